@@ -30,7 +30,7 @@ NOT_PRIVATE = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """One finding of a catalog check.
 
     Args:
         where: the table, or column.
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class CatalogCheck(Told):
-    """A catalog beside its rows. It is not private: for the owner alone.
+    """The result of checking a catalog against its rows. It is not private: for the owner alone.
 
     Args:
         catalog: its name.
@@ -68,7 +68,7 @@ class CatalogCheck(Told):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing contradicts the catalog."""
+        """Whether no finding of the check contradicts the catalog."""
         return not any(finding.wrong for finding in self.findings)
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class CatalogCheck(Told):
 
 
 def checked(catalog: Declarations) -> CatalogCheck:
-    """Check each table of a catalog.
+    """Check each table of a catalog against its rows.
 
     Raises:
         EngineError: rows cannot be read.
@@ -109,7 +109,7 @@ def checked(catalog: Declarations) -> CatalogCheck:
 
 
 def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
-    """Count rows, and those that are not as declared."""
+    """Check rows against a catalog's bounds and domains: count those outside."""
     unit = table.privacy_unit
     counts = {"rows": "count(*)"}
     if unit is not None:
@@ -144,7 +144,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
 
 
 def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
-    """Count values that do not fit their declared type: those that are there as text, and not as the type."""
+    """Check a catalog's declared types: count values that do not fit."""
     types = dict(table.types or {}) if takes_types(table.source) else {}
     if isinstance(table.source, (str, PathLike)) and sqlite_address(fspath(table.source)) is not None:
         # There any value may stand in any column.
@@ -168,7 +168,7 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
 def _of_foreign_key(
     catalog: Declarations, table: TableDeclaration, key: ForeignKey, here: DuckDBEngine, there: DuckDBEngine
 ) -> Iterator[Finding]:
-    """Check that the key there is unique, of the same type, and that the rows here reach one unit."""
+    """Check a catalog's foreign key: the key is unique, of one type, and reaches a unit."""
     where = f"{table.where}: foreign_keys: {key.column}"
     try:
         name, column = spelled(there, key.key, key.table), spelled(here, key.column, table.name)
@@ -199,7 +199,7 @@ def _of_foreign_key(
 def _of_owners(
     catalog: Declarations, table: TableDeclaration, key: ForeignKey, name: str
 ) -> Iterator[Finding]:
-    """Count keys that several units have: of their rows a release protects less than it says."""
+    """Check a catalog's foreign key for values that several units have."""
     where = f"{table.where}: foreign_keys: {key.column}"
     try:
         owners = opened(catalog, key.table)
@@ -221,7 +221,7 @@ def _of_owners(
 
 
 def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
-    """Count rows that have a value of a column that is none of these."""
+    """Count rows whose value is outside a catalog's domain."""
     name = identifier(column)
 
     def asked(session: duckdb.DuckDBPyConnection, relation: str) -> int:
@@ -235,7 +235,7 @@ def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
 
 
 def _ask(engine: DuckDBEngine, text: str) -> list[tuple[Any, ...]]:
-    """Run a query, in which {} stands for the rows."""
+    """Run an exact query of a catalog check, in which {} stands for the rows."""
     rows: list[tuple[Any, ...]] = _looked(engine, lambda s, r: s.execute(text.replace("{}", r)).fetchall())
     return rows
 
@@ -245,7 +245,7 @@ def _arrow(engine: DuckDBEngine, text: str) -> pa.Table:
 
 
 def _looked(engine: DuckDBEngine, look: Callable[[duckdb.DuckDBPyConnection, str], Any]) -> Any:
-    """Look at rows; a value that stops one way of reading them does not stop the other one."""
+    """Read exact rows for a catalog check, in a second way where a value stops the first."""
     columns: Sequence[str] = list(engine.schema())
     kind: type[BaseException] | None = None
     for any_value in (False, True):

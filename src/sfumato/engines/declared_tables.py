@@ -37,7 +37,7 @@ def opened(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> DeclaredTable[Any]:
-    """Open a private table, and those by which it reaches its privacy unit; no row is read.
+    """Open a catalog's private table, and those that lead to its unit; no row is read.
 
     Args:
         catalog: what its owner declares.
@@ -80,7 +80,7 @@ def opened(
 
 
 def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> Any:
-    """Open the source of a table that has no privacy unit of its own; no row is read.
+    """Open a catalog's table that has no privacy unit of its own; no row is read.
 
     Returns:
         What reads it, here or on workers.
@@ -108,7 +108,7 @@ def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) ->
 
 
 def unlike(here: Column, there: Column, column: str, name: str) -> str | None:
-    """Say what is wrong with a foreign key whose type is another one than that of the key; else None."""
+    """Return why a declared foreign key's type does not fit its key's; else None."""
     if alike(here, there):
         return None
     return f"{column} is {here.type_name}, but {name} is {there.type_name}; give both one type"
@@ -117,7 +117,7 @@ def unlike(here: Column, there: Column, column: str, name: str) -> str | None:
 def _owned(
     declared: TableDeclaration, key: ForeignKey, owners: DeclaredTable[Any], resources: Resources
 ) -> DeclaredTable[Any]:
-    """Give a table the units of the one that its foreign key names."""
+    """Return a declared table with the units that its foreign key leads to."""
     engine, unit = without_unit(declared, resources), declared.privacy_unit or ""
     with said_where(declared):
         if owners._engine.name != engine.name:
@@ -153,7 +153,7 @@ def opened_public(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> PublicTable:
-    """Open a public table; no row is read. Takes and raises what `opened` does."""
+    """Open a catalog's public table; no row is read. Takes and raises what `opened` does."""
     checked_resources(memory_limit, threads, temp_directory)
     with said_where(declared):
         table = public(
@@ -172,7 +172,7 @@ def opened_public(
 
 
 def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> tuple[str, ...]:
-    """Return notes about a source that name the table, as analysts read them and must not learn its files."""
+    """Return notes that name the declared table instead of its files."""
     origin = getattr(engine, "origin", None)  # of rows that are read here
     if origin is None:
         return tuple(notes)
@@ -185,7 +185,7 @@ def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> t
 
 @contextmanager
 def said_where(table: TableDeclaration) -> Iterator[None]:
-    """Let errors of a block say which table of the catalog they are about."""
+    """Name a catalog's table in the errors of a block."""
     try:
         yield
     except EngineError as error:
@@ -195,12 +195,12 @@ def said_where(table: TableDeclaration) -> Iterator[None]:
 
 
 def _given(declared: TableDeclaration) -> Any:
-    """Return types for a source that has none; those of others are compared, by `check_columns`."""
+    """Return a declared table's types for a source that has none of its own."""
     return declared.types if takes_types(declared.source) else None
 
 
 def check_columns(engine: Engine[Any], declared: TableDeclaration) -> None:
-    """Refuse declarations of columns that are not there, or do not fit their types; rows are not read.
+    """Refuse a catalog's declarations of columns that are not there or do not fit; no row is read.
 
     Raises:
         CatalogError: with the column's place.
@@ -224,7 +224,7 @@ def _check_types(engine: Engine[Any], types: Mapping[str, str]) -> None:
 
 
 def spelled(engine: Engine[Any], name: str, where: str) -> str:
-    """Return a column's own name, whatever the case in which it is declared.
+    """Return a declared column's own name, whatever the case in which it is written.
 
     Raises:
         ColumnError: there is no such column.
@@ -258,7 +258,7 @@ _FEW = 10  # rows of a public table
 
 
 def made_up(catalog: Declarations, making: Making) -> Mapping[str, TableDeclaration]:
-    """Return the declarations of a catalog, each with made-up rows as its source; no row is read.
+    """Return a catalog's declarations over made-up rows; no row is read.
 
     Raises:
         CatalogError, EngineError: a source that must tell its columns does not.
@@ -289,7 +289,7 @@ def _rows(catalog: Declarations, one: TableDeclaration, making: Making) -> Dummy
 
 
 def _named_by(catalog: Declarations, one: TableDeclaration, columns: Mapping[str, str]) -> str | None:
-    """Return the column that foreign keys of other tables name; None where none does."""
+    """Return the column of a declared table that foreign keys name; None where none does."""
     return next(iter(_spelled(columns, _keys(catalog, one))), None)
 
 
@@ -299,13 +299,13 @@ def _keys(catalog: Declarations, one: TableDeclaration) -> list[str]:
 
 
 def _spelled(columns: Mapping[str, str], names: Sequence[str]) -> list[str]:
-    """Return the own names of columns, of those that there are."""
+    """Return the own names of declared columns that are there."""
     by_fold = {name.casefold(): name for name in columns}
     return [by_fold[name.casefold()] for name in names if name.casefold() in by_fold]
 
 
 def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, str], frozenset[str]]:
-    """Return names and types of columns, and those that lack no value: as declared here, or in the source."""
+    """Return a declared table's column types, and the columns without missing values."""
     with said_where(one):
         types = checked_types(one.types, nested=True)
     types = types and {name: base_type(kind) for name, kind in types.items()}
@@ -328,7 +328,7 @@ def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, st
 
 
 def _of_types(catalog: Declarations, one: TableDeclaration, types: Mapping[str, str]) -> dict[str, str]:
-    """Return declared types; of columns that are only named, in the declarations, that of text."""
+    """Return a declared table's types; text for columns that are only named."""
     key = one.foreign_key
     plain = [part for part in one.unit_parts if part.isidentifier()]
     named = [*([one.privacy_unit] if one.privacy_unit and not one.unit_parts else plain)]

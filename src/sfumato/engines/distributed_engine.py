@@ -38,7 +38,7 @@ _relations: WeakKeyDictionary[object, dict[str | None, str]] = WeakKeyDictionary
 
 @dataclass(frozen=True)
 class Leaf:
-    """A table that stands in a combination, and is itself none.
+    """A table that workers read for a combination, and that is itself none.
 
     Args:
         engine: what reads it.
@@ -56,18 +56,18 @@ class Leaf:
 
     @property
     def schema(self) -> Schema:
-        """The columns of its rows."""
+        """The columns of a table that workers read."""
         return self.engine.schema() if self.by_key is None else self.by_key.schema
 
     @property
     def read(self) -> tuple[DistributedEngine | DuckDBEngine, ...]:
-        """What reads its rows, and those by which they reach their units."""
+        """The distributed engines that read a table's rows, and those that lead to its units."""
         return (self.engine,) if self.by_key is None else (self.engine, *self.by_key.owners.read)
 
 
 @dataclass(frozen=True)
 class ByKey:
-    """A foreign key that leads from rows without a unit to one.
+    """A foreign key on workers, from rows without a unit to their units.
 
     Args:
         owners: the table that it names.
@@ -83,7 +83,7 @@ class ByKey:
 
 
 class DistributedEngine:
-    """Knows the columns of rows that workers hold: what a step or a key means, DuckDB says on an empty table.
+    """Plans queries on rows that workers hold; DuckDB checks steps and keys on an empty table.
 
     Args:
         rows: the columns, with their Arrow types.
@@ -105,25 +105,25 @@ class DistributedEngine:
         self._by_rows = True
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
+        """Return the distributed engine's columns after the steps."""
         return self._local.schema(steps)
 
     def of_rows(self, rows: pa.Table) -> DuckDBEngine:
-        """Return an engine on rows in memory, which are here and not with workers."""
+        """Return a DuckDB engine on rows in this process, beside a distributed one."""
         return self._local.of_rows(rows)
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
-        """Return columns in which no two rows have the same values, as far as their making tells."""
+        """Return columns of distributed rows in which no two rows have the same values, where known."""
         return self._local.unique(steps)
 
     def public_keys(
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:
-        """Return public keys with the key columns' types, sorted."""
+        """Return public keys with the types of distributed columns, sorted."""
         return self._local.public_keys(keys, values, steps)
 
     def combined(self, how: Combination) -> Any:
-        """Return an engine on the rows of a combination, whose private tables are all this engine's kind.
+        """Return a distributed engine on a combination of tables that the same workers read.
 
         Raises:
             QueryError: they are not; or as DuckDB does, which judges the combination on tables without rows.
@@ -149,7 +149,7 @@ class DistributedEngine:
         return made
 
     def _reached(self, how: Reached) -> Self:
-        """Return an engine on these rows, with the units that they reach by a foreign key."""
+        """Return a distributed engine on rows that reach their units by a foreign key."""
         owners = how.owners.engine
         if not isinstance(owners, DistributedEngine) or owners.name != self.name:
             raise QueryError(
@@ -168,12 +168,12 @@ class DistributedEngine:
         return made
 
     def _read_together(self) -> None:
-        """Take over what tables are read from."""
+        """Collect the files of all tables that workers read."""
         engines = [engine for leaf in self._leaves for engine in leaf.read]
         self.files = tuple(dict.fromkeys(file for engine in engines for file in engine.files))
 
     def in_timezone(self, zone: str) -> Self:
-        """Return an engine on the same rows that reads times with a zone in another one, as DuckDB's does."""
+        """Return a distributed engine on the same rows that reads times in another time zone."""
         local = self._local.in_timezone(zone)
         if local is self._local:
             return self
@@ -191,7 +191,7 @@ class DistributedEngine:
         return self._local.timezone
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[Self, tuple[UnitPart, ...]]:
-        """Return an engine on rows with a privacy unit of several parts, and the parts, as DuckDB's does."""
+        """Return a distributed engine with a composite privacy unit, and its parts."""
         local, units = self._local.named(GIVEN).composite(parts, timezone)
         relation = f"sfumato_sent_{next(_numbers)}"
         made = copy.copy(self)
@@ -200,14 +200,14 @@ class DistributedEngine:
         return made, units
 
     def contributions(self, asked: Contributions) -> Contributed:
-        """Refuse: rows are with workers, and no release shows what an analysis needs."""
+        """Refuse an analysis of rows that workers hold."""
         raise QueryError(
             f"analyze: the rows are read by {self.name}, and an analysis looks at them in one place; write "
             "them, or all rows of a random sample of units, to Parquet, and ask the same of sf.scan of that"
         )
 
     def for_analysts(self) -> Self:
-        """Return this engine, which shows no rows."""
+        """Return this distributed engine, which shows no rows."""
         return self
 
     def unit_local(self, text: object, tables: Mapping[str, Any]) -> Any:
@@ -224,7 +224,7 @@ class DistributedEngine:
     addresses = None  # an answer here is computed anew each time
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
-        """Return an engine, in this process, on made-up rows with the same columns."""
+        """Return a DuckDB engine on made-up rows with the distributed columns."""
         if self._leaves:
             raise QueryError("dummy: this table is made of others; take dummy tables of these before that")
         return self._local.dummy(making, unit, known)
@@ -239,7 +239,7 @@ class DistributedEngine:
         self._local.titled(title)
 
     def stages(self, query: ExactQuery, shards: int) -> Stages:
-        """Prepare what workers compute; they are given the columns that are read, and no others."""
+        """Prepare the stages that workers run for a query; only columns that are read are sent."""
         if not self._leaves:
             read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
             return Stages.of(self._local, read, query, shards)
@@ -256,7 +256,7 @@ class DistributedEngine:
         return stages.with_public(data)
 
     def _computed(self, how: Computed) -> DuckDBEngine:
-        """Return what SQL gives of public tables, which is computed here."""
+        """Return a DuckDB engine on SQL of public tables, beside a distributed one."""
         engines = [part.engine for _, part in how.parts]
         if not all(isinstance(engine, DuckDBEngine) for engine in engines):
             raise QueryError(
@@ -267,14 +267,14 @@ class DistributedEngine:
 
     @property
     def tables(self) -> dict[int, Leaf]:
-        """The tables that workers are given, by the numbers that the stages have for them."""
+        """The tables that workers read, by the numbers that the stages have for them."""
         if not self._leaves:
             return {0: Leaf(self, "", "")}
         return {number: leaf for number, leaf in enumerate(self._followed[0]) if leaf.by_key is None}
 
     @property
     def _followed(self) -> tuple[list[Leaf], list[Hop]]:
-        """All tables by number, and the foreign keys between them: first those of the combination."""
+        """All tables that workers read, by number, and the foreign-key joins between them."""
         tables, hops = list(self._leaves), list[Hop]()
 
         def follow(number: int) -> None:
@@ -297,15 +297,15 @@ class DistributedEngine:
         return tables, hops
 
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine | None:
-        """Return some columns of a public table, here; None where workers read them later."""
+        """Return columns of a distributed public table in this process; None where workers read them."""
         return None
 
     def here(self) -> DuckDBEngine | None:
-        """Return all rows of a public table, here; None where they come later, or are made of several."""
+        """Return all rows of a distributed public table in this process; None where they come later."""
         return None if self._leaves or not self._public else self.public_rows([*self.schema()])
 
     def _of_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
-        """Return a part's columns as tables without rows, its tables, and whether it goes row by row."""
+        """Return the local engine of a distributed part, its tables, and whether it goes row by row."""
         engine = part.engine
         if isinstance(engine, DistributedEngine) and (engine.name, engine._public) == (
             self.name,
@@ -327,7 +327,7 @@ class DistributedEngine:
         return local.named(relation), (Leaf(engine, relation, part.unit),), True
 
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
-        """Refuse what `release` would, before anything is read, drawn or paid."""
+        """Refuse a release on workers before anything is read, drawn or charged."""
         if plan.sampling:
             raise QueryError(
                 f"sampling=True: a release on {plan.query.engine} gives error bars of the noise alone; leave "
@@ -337,7 +337,7 @@ class DistributedEngine:
         self._check_joined_rows()
 
     def _check_joined_rows(self) -> None:
-        """Refuse joins that make too much of one row, as far as public tables are known here."""
+        """Refuse joins on workers that make too much of one row, as far as public tables are known."""
         leaves = {leaf.relation: leaf.engine for leaf in self._leaves if leaf.unit is None}
 
         def found(part: Part) -> DistributedEngine | DuckDBEngine | None:
@@ -358,14 +358,14 @@ class DistributedEngine:
         check_joined_rows(self._local.origin.how, counted, alike)
 
     def _refuse(self, unsafe_words: Words | None) -> None:
-        """Refuse words for noise: that of a batch follows from a secret of the release."""
+        """Refuse known noise: workers derive it from a secret of the release."""
         if unsafe_words is not None:
             expected = f"left out on {self.name}, whose workers draw the noise"
             raise ParameterError("unsafe_words", unsafe_words, expected)
 
 
 def _arrow(leaf: Leaf) -> pa.Schema:
-    """Return the columns of a table with Arrow types; which, where none comes as Arrow, is no matter."""
+    """Return the Arrow types of a table that workers read."""
     if isinstance(leaf.engine, DistributedEngine) and leaf.by_key is None:
         return leaf.engine._rows
     return pa.schema([(name, pa.null()) for name in leaf.schema])

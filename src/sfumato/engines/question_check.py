@@ -52,7 +52,7 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Units:
-    """Some of all privacy units, told by a salted hash of theirs: no value of one is looked at.
+    """Some of all privacy units for a check, chosen by a salted hash of the unit.
 
     Args:
         salt: 64 random bits.
@@ -63,20 +63,20 @@ class Units:
     condition: str
 
     def hash(self, unit: str, schema: Schema) -> str:
-        """Return the SQL of a unit's hash; of units that are equal it is the same, whatever their types."""
+        """Return SQL of the hash by which a check chooses units."""
         value = compared(unit, schema)
         if schema[unit].type_name in INTEGERS:
             value = f"CAST({value} AS HUGEINT)"
         return f"hash(hash({self.salt}::UBIGINT, {value}))"
 
     def hold(self, unit: str, schema: Schema) -> str:
-        """Return the SQL condition that a row is of one of them. Rows of no unit are of none."""
+        """Return the SQL condition that a row belongs to the check's chosen units."""
         return f"{identifier(unit)} IS NOT NULL AND ({self.condition.replace('{}', self.hash(unit, schema))})"
 
 
 @dataclass(frozen=True)
 class PhysicalOrder:
-    """Where rows lie in memory, of which no answer may depend.
+    """A physical order of rows for a check that no answer depends on it.
 
     Args:
         salt: 64 random bits, by which the rows of every table are shuffled.
@@ -94,7 +94,7 @@ class PhysicalOrder:
 
 
 def restricted(part: Part, units: Units) -> Part:
-    """Return the same part, of tables in which only these units have rows; public tables stay as they are."""
+    """Return a table part in which only the check's chosen units have rows."""
 
     def some(table: Part) -> DuckDBEngine:
         engine = _engine(table)
@@ -106,7 +106,7 @@ def restricted(part: Part, units: Units) -> Part:
 
 
 def rearranged(part: Part, order: PhysicalOrder) -> Part:
-    """Return the same part, of copies of its tables in another physical order."""
+    """Return a table part whose rows lie in another physical order, for a check."""
 
     def allowed(resources: Resources) -> Resources:
         return replace(resources, threads=1 if order.one_thread else resources.threads or _THREADS)
@@ -130,7 +130,7 @@ def rearranged(part: Part, order: PhysicalOrder) -> Part:
 
 
 def tables_of(part: Part) -> list[Part]:
-    """Return the tables of units that a part is made of, each once."""
+    """Return the private tables that a checked query reads, each once."""
     found: dict[int, Part] = {}
 
     def noted(table: Part) -> DuckDBEngine:
@@ -147,7 +147,7 @@ def _made_again(
     change: Callable[[Part], DuckDBEngine],
     allowed: Callable[[Resources], Resources] = lambda given: given,
 ) -> Part:
-    """Return the same part, of tables that are changed; what is made of public tables stays as it is."""
+    """Return a checked table part made again from changed tables."""
     engine = _engine(part)
     made: Any = engine.how
     if made is None:
@@ -174,7 +174,7 @@ def _filtered(source: Source, condition: str) -> Source:
 
 
 def _copied(source: Source, more: str, salt: int, resources: Resources) -> Source:
-    """Return a shuffled copy of a source, with what `more` adds to {0}, its rows."""
+    """Return a shuffled copy of a source, for a check of physical order."""
     again: Callable[..., Source] | None = None
     if (other := source.again) is not None:
         again = lambda columns: _copied(other(columns), more, salt, resources)  # noqa: E731
@@ -216,7 +216,7 @@ Answer = Numbers | EngineError
 
 @dataclass(frozen=True, repr=False)
 class Split(Told):
-    """What a split of all units into two halves showed.
+    """The result of a check that splits all units into two halves.
 
     Args:
         units: how many are in each half, of those that have rows in the end.
@@ -240,7 +240,7 @@ class Split(Told):
 
 @dataclass(frozen=True, repr=False)
 class Reordering(Told):
-    """What the same rows showed where they lie elsewhere in memory.
+    """The result of a check in another physical order of rows.
 
     Args:
         change: what was done to the rows.
@@ -260,7 +260,7 @@ class Reordering(Told):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing depended on where rows lie."""
+        """Whether nothing that was checked depends on the physical order."""
         return not self.differing_rows and self.moved <= self.most
 
     def __str__(self) -> str:
@@ -276,7 +276,7 @@ class Reordering(Told):
 
 @dataclass(frozen=True, repr=False)
 class QuestionCheck(Told):
-    """A question on its rows. It is not private: for the owner alone.
+    """The result of checking a query on its rows. It is not private: for the owner alone.
 
     Args:
         rows, units: how many rows the unit-local part makes, of how many units.
@@ -304,7 +304,7 @@ class QuestionCheck(Told):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing contradicts what a release claims."""
+        """Whether no check contradicts what a release claims."""
         apart = not any(s.differing_rows for s in self.splits) and all(one.ok for one in self.orders)
         return apart and all(by <= 1 for by in self.moved)
 
@@ -342,7 +342,7 @@ class QuestionCheck(Told):
 def checked(
     question: Question[Any], plan: Plan, splits: int, removed: int, progress: Progress | None = None
 ) -> QuestionCheck:
-    """Check a question on its rows.
+    """Check on the rows that a query keeps privacy units apart.
 
     Args:
         question: what is asked.
@@ -405,7 +405,7 @@ def checked(
 
 
 def _orders(tables: Sequence[Part], largest: Units | None) -> Iterator[tuple[str, PhysicalOrder, int]]:
-    """Yield physical orders, what each is, and by what part of the claim exact numbers may move there.
+    """Yield the physical orders that a check tries, and how far numbers may move there.
 
     Where a unit has more rows in a table than all other tables have, DuckDB turns the sides of a join.
     """
@@ -426,7 +426,7 @@ def _orders(tables: Sequence[Part], largest: Units | None) -> Iterator[tuple[str
 
 
 def _size(table: Part, units: Units) -> tuple[int, int]:
-    """Count a table's rows, and those of some units."""
+    """Count a checked table's rows, and those of some units."""
     engine, found = _engine(table), [0, 0]
     holds = units.hold(str(table.unit), engine.schema())
 
@@ -443,32 +443,32 @@ def _engine(part: Part) -> DuckDBEngine:
 
 
 class _Steps:
-    """Tells how much is done."""
+    """Reports the progress of a check."""
 
     def __init__(self, all_steps: int, progress: Progress | None) -> None:
         self._all, self._progress, self._done = all_steps, progress, 0
 
     def done(self) -> None:
-        """Count one step."""
+        """Count one step of a check."""
         self._done += 1
         if self._progress is not None:
             self._progress(self._done / self._all)
 
     def last(self) -> None:
-        """Count all, also those that nothing was to be done for."""
+        """Count the rest of a check's steps."""
         self._done = self._all - 1
         self.done()
 
 
 class _Rows:
-    """Rows of some units, after all steps, as texts that are equal where the rows are, bit for bit."""
+    """Rows of a check as texts, which are equal where the rows are, bit for bit."""
 
     def __init__(self, session: duckdb.DuckDBPyConnection, schema: Schema, unit: str) -> None:
         self._session, self._schema, self._unit = session, schema, unit
         self._columns = ", ".join(f"c{i}" for i in range(len(schema)))
 
     def keep(self, name: str, part: Part, units: Units) -> None:
-        """Copy the rows of a part to a table; with them a hash of their unit, NULL where they have none."""
+        """Copy a part's rows into a table of the check, with a hash of their unit."""
         texts = [f"CAST({identifier(column)} AS VARCHAR) AS c{i}" for i, column in enumerate(self._schema)]
         unit = identifier(self._unit)
         whose = f"CASE WHEN {unit} IS NOT NULL THEN {units.hash(self._unit, self._schema)} END AS unit"
@@ -480,19 +480,19 @@ class _Rows:
             self._session.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM arriving")
 
     def counted(self) -> tuple[int, int, int]:
-        """Count rows that have a unit, units, and other rows."""
+        """Count the checked rows with a unit, their units, and other rows."""
         query = "SELECT count(unit), count(DISTINCT unit), count(*) - count(unit) FROM every"
         ((rows, units, without),) = self._session.execute(query).fetchall()
         return rows, units, without
 
     def compared(self) -> Split:
-        """Compare the rows of both halves together with all rows, as multisets."""
+        """Compare the rows of both checked halves with all rows, as multisets."""
         halves = [f"(SELECT count(DISTINCT unit) FROM half{place})" for place in (0, 1)]
         (sizes,) = self._session.execute(f"SELECT {', '.join(halves)}").fetchall()
         return Split(sizes, *self.differing([("every", 1), ("half0", -1), ("half1", -1)]))
 
     def differing(self, signed: Sequence[tuple[str, int]], but: int | None = None) -> tuple[int, int]:
-        """Count rows that tables do not have alike, and whose they are; those of one unit do not count."""
+        """Count checked rows that tables do not have alike, and their units."""
         kept = "unit IS NOT NULL" if but is None else f"unit <> {but}::UBIGINT"
         both = " UNION ALL ".join(
             f"SELECT unit, {self._columns}, {n} AS n FROM {name} WHERE {kept}" for name, n in signed
@@ -503,7 +503,7 @@ class _Rows:
         return int(many), units
 
     def chosen(self, count: int) -> list[int]:
-        """Return hashes of units: of those with the most rows, and as many others at random."""
+        """Return hashes of units that a check removes: those with the most rows, and others."""
         of_units = "SELECT unit, count(*) AS n FROM every WHERE unit IS NOT NULL GROUP BY unit"
         largest = f"SELECT unit FROM ({of_units}) {order_by(['unit'], ['n DESC'])} LIMIT {(count + 1) // 2}"
         others = f"SELECT DISTINCT unit FROM every WHERE unit IS NOT NULL AND unit NOT IN ({largest})"
@@ -512,7 +512,7 @@ class _Rows:
 
 
 def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -> None:
-    """Read rows; a value that stops one way of reading them does not stop the other one."""
+    """Read rows for a check, in a second way where a value stops the first."""
     made = _engine(part).rows_after(part)
     again = made.source.again
     names = [name for name, _ in made.source.columns]
@@ -530,7 +530,7 @@ def _read(part: Part, query: str, use: Callable[[pa.RecordBatchReader], None]) -
 
 
 def _answer(part: Part, plan: Plan, salt: int) -> Answer:
-    """Return exact numbers, or the failure in their place: whether a query fails is seen like its numbers."""
+    """Return a checked query's exact numbers, or its failure."""
     try:
         return _numbers(part, plan, salt)
     except EngineError as error:
@@ -538,7 +538,7 @@ def _answer(part: Part, plan: Plan, salt: int) -> Answer:
 
 
 def _numbers(part: Part, plan: Plan, salt: int) -> Numbers:
-    """Return exact numbers by group, with one choice of groups; of a tree, the nodes of all levels."""
+    """Return a checked query's exact numbers by group, with one choice of groups."""
     engine, exact = _engine(part), plan.exact
     keys, found = len(exact.keys), dict[Hashable, dict[Hashable, int]]()
     for batch in engine.statistics(exact, 1 << 16, salt):
@@ -569,7 +569,7 @@ def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> 
 
 
 def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
-    """Return how far numbers moved, as a part of what one unit may move them by; infinite to a failure."""
+    """Return how far checked numbers moved, as a part of what one unit may move them by."""
     if isinstance(before, EngineError) or isinstance(after, EngineError):
         return Fraction(0) if isinstance(before, EngineError) and isinstance(after, EngineError) else inf
     nothing: dict[Hashable, int] = {}
@@ -586,7 +586,7 @@ def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
 
 
 def _of(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
-    """Return the numbers of some coordinates; selection counts units besides."""
+    """Return the checked numbers of some coordinates."""
     return {key: n for key, n in numbers.items() if (key[0] if isinstance(key, tuple) else key) in names}
 
 

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class SparkFrame(Protocol):
-    """A data frame of Spark, by what no other source has."""
+    """A Spark data frame as `scan` recognizes it."""
 
     @property
     def sparkSession(self) -> Any:
-        """Its session."""
+        """The session of a Spark frame that `scan` takes."""
         ...
 
 
 class ArrowSchema(Protocol):
-    """An Arrow schema, by what no other source has."""
+    """An Arrow schema as `scan` recognizes it, for rows of a Beam pipeline."""
 
     def with_metadata(self, metadata: Any) -> Any:
-        """Return a copy."""
+        """Return a copy of a schema that `scan` takes."""
         ...
 
     def get_all_field_indices(self, name: str) -> Any:
-        """Return the places of a name."""
+        """Return the places of a name in a schema that `scan` takes."""
         ...
 
 
@@ -164,7 +164,7 @@ def scan(
 def unit_table(
     engine: Any, unit: str, parts: Sequence[str], timezone: str, notes: tuple[str, ...] = ()
 ) -> Table[Any]:
-    """Return the table of an engine, whose unit is a column, or is made of several parts."""
+    """Return the table that `scan` makes of an engine and a privacy unit."""
     if len(parts) < 2:
         own = own_name(unit, engine.schema()) if isinstance(unit, str) else unit
         return Table(engine, own, notes=notes)
@@ -183,7 +183,7 @@ def read_elsewhere(
     public: bool = False,
     timezone: str = "UTC",
 ) -> Any:
-    """Return the engine on rows that workers of Spark or Beam read; None for those that are read here.
+    """Return the Spark or Beam engine of a scanned source; None where it is read in this process.
 
     Args:
         source, types, memory_limit, threads, temp_directory: as of `scan`.
@@ -214,7 +214,7 @@ def read_elsewhere(
 
 
 def is_arrow_schema(source: object) -> bool:
-    """Whether it is the schema of rows that a Beam pipeline brings."""
+    """Whether a scanned source is the schema of rows that a Beam pipeline brings."""
     import pyarrow as pa
 
     return isinstance(source, pa.Schema)
@@ -271,7 +271,7 @@ def public(
 
 
 def as_collection(name: str, source: Any) -> Any:
-    """Return a source, with its name where a Beam pipeline brings it, so that it may be joined."""
+    """Return a scanned source under its name, where a Beam pipeline brings it."""
     if isinstance(source, PublicTable):
         called = getattr(source._engine, "called", None)
         return source if called is None else replace(source, _engine=called(name))

@@ -37,7 +37,7 @@ from sfumato.release.release_files import regular
 
 @dataclass(frozen=True)
 class LastStage:
-    """The stage of a release in which workers draw its noise.
+    """The stage of a release in which workers draw noise.
 
     Args:
         stages: the stages before.
@@ -61,14 +61,14 @@ class LastStage:
         return cls(stages, plan.measurement, **options)
 
     def _words(self, batch: pa.RecordBatch) -> KeyedWords:
-        """Return the words of what is drawn for a batch."""
+        """Return the random words of a worker's batch, from the secret and the exact numbers."""
         key = self.secret._key(self.release) if isinstance(self.secret, Secret) else self.secret
         return KeyedWords(key, digest(batch))
 
 
 @dataclass(frozen=True)
 class Work(LastStage):
-    """The last stage of a release: exact statistics of whole groups to outputs.
+    """A worker's last stage: exact statistics of whole groups to noisy outputs.
 
     Args:
         confidence: of error bars in columns of their own, or None for none.
@@ -83,7 +83,7 @@ class Work(LastStage):
     def of(
         cls, plan: Plan, stages: Stages, confidence: float | None = None, secret: Secret | None = None
     ) -> Work:
-        """Prepare the work of one release.
+        """Prepare the workers' noise of one release.
 
         Args:
             secret: where workers find one; without it one is drawn, and sent along.
@@ -96,34 +96,34 @@ class Work(LastStage):
         return cls._of(plan, stages, secret, confidence=confidence, bias=plan.bias)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield noisy outputs of all groups of one shard; at least one batch."""
+        """Yield a worker's noisy outputs of one shard of groups; at least one batch."""
         for batch in self.noisy(shard, payloads):
             yield batch.outputs(self.confidence)
 
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
-        """Yield all groups of one shard with their noise; at least one batch."""
+        """Yield a worker's noisy statistics of one shard of groups; at least one batch."""
         with in_own_words(stopped, Exception):
             for batch in self._exact(shard, payloads):
                 yield self._draw(batch)
 
     @property
     def at_once(self) -> bool:
-        """Whether one draw serves all groups."""
+        """Whether one worker draws the noise of all groups."""
         return self.measurement.at_once
 
     @property
     def places(self) -> int:
-        """In how many places groups are given out: in one where one draw serves all, or shard by shard."""
+        """In how many places workers draw noise: one, or shard by shard."""
         return 1 if self.at_once else self.stages.group_shards
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
-        """Return what one shard of groups sends to where one draw serves all groups."""
+        """Return what one shard of groups sends to the worker that draws for all groups."""
         with in_own_words(stopped, Exception):
             exact = self._exact(shard, payloads)
             return as_stream([self.measurement.chosen(batch, self._words(batch)) for batch in exact])
 
     def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
-        """Yield noisy outputs of all groups.
+        """Yield noisy outputs of all groups, which one worker draws.
 
         Args:
             gathered: each shard of groups with what it sent, in any order.
@@ -135,7 +135,7 @@ class Work(LastStage):
             yield self._draw(batch).outputs(self.confidence)
 
     def _exact(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics in the batches that noise goes by, whoever computed them."""
+        """Yield a shard's exact statistics in the batches that workers' noise goes by."""
         rows = sizes.BATCH_TREES if self.stages.has_trees else sizes.BATCH_GROUPS
         return regular(self.stages.merged(shard, payloads, rows), rows)
 
@@ -144,7 +144,7 @@ class Work(LastStage):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the outputs: those of no group, for which nothing is drawn."""
+        """The columns of workers' noisy outputs, for which nothing is drawn."""
         exact = next(self.stages.merged(0, (), 1)).slice(0, 0)
         bare = self.measurement.draw(exact, KeyedWords(bytes(32), b"")).outputs().schema
         if self.confidence is None:
@@ -155,7 +155,7 @@ class Work(LastStage):
 
     @property
     def comments(self) -> dict[str, str]:
-        """What the outputs do not include, and what their error bars cover, by column."""
+        """What workers' outputs do not include, and what their error bars cover, by column."""
         names = [estimate.name for estimate in self.measurement.requirements.estimates]
         found = dict.fromkeys(names, self.bias.told()) if self.bias else {}
         if self.confidence is not None:
@@ -165,7 +165,7 @@ class Work(LastStage):
 
 
 def stopped(error: Exception) -> EngineError:
-    """Return what is said where work stops."""
+    """Return the error of a worker that stopped, without a text that may quote rows."""
     kind = type(error).__name__
     return EngineError(
         f"a worker stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
@@ -173,7 +173,7 @@ def stopped(error: Exception) -> EngineError:
 
 
 def digest(batch: pa.RecordBatch) -> bytes:
-    """Return what is equal for equal batches, and for no others: of values, not of how they lie in memory."""
+    """Return a digest of a batch's exact values, from which a worker's noise follows."""
     hashed = hashlib.sha256()
     for column in batch.columns:
         for part in _encoded(column):
@@ -182,7 +182,7 @@ def digest(batch: pa.RecordBatch) -> bytes:
 
 
 def _encoded(column: pa.Array) -> Iterator[bytes]:
-    """Yield a column's type, length and values; each part says how long the next is."""
+    """Yield a column's type, length and values for the digest of a worker's batch."""
     yield f"{column.type} {len(column)}\n".encode()
     # What lies under a NULL, before and behind a slice, and in the unused bits of booleans is not determined.
     yield column.is_valid().to_numpy(zero_copy_only=False).tobytes()
@@ -215,7 +215,7 @@ def _offset_bytes(kind: pa.DataType) -> int:
 
 @dataclass(frozen=True)
 class TopWork(LastStage):
-    """The last stage of a release of the largest groups: each shard sends its largest to one place."""
+    """A worker's last stage of the largest groups: each shard sends its largest to one place."""
 
     measurement: TopMeasurement
     at_once: bool = True
@@ -223,7 +223,7 @@ class TopWork(LastStage):
 
     @classmethod
     def of(cls, plan: Plan[Top, TopMeasurement], stages: Stages, secret: Secret | None = None) -> TopWork:
-        """Prepare the work of one release.
+        """Prepare the workers' noise of a release of the largest groups.
 
         Raises:
             QueryError: the secret is not there, and its fingerprint was not given.
@@ -231,14 +231,14 @@ class TopWork(LastStage):
         return cls._of(plan, stages, secret)
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
-        """Return what one shard of groups sends to where all meet."""
+        """Return what one shard of groups sends to the worker that draws the largest groups."""
         with in_own_words(stopped, Exception):
             sent = self.stages.collected(payloads)
             batches = [batch for data in sent for batch in pa.ipc.open_stream(data)]
             return as_stream(batches) if batches else b""
 
     def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
-        """Yield ranks, keys and noisy numbers; at least one batch.
+        """Yield ranks, keys and noisy numbers of the largest groups, which one worker draws.
 
         Args:
             gathered: each shard of groups with what it sent, in any order.

@@ -69,7 +69,7 @@ class Secret(ABC):
         return _mark(self._checked())
 
     def _sealed(self) -> Self:
-        """Return the same with its fingerprint, which every worker is held to.
+        """Return the worker secret with its fingerprint, which every worker is held to.
 
         Raises:
             QueryError: there is no secret here and no fingerprint, or the one is not of the other.
@@ -92,7 +92,7 @@ class Secret(ABC):
         return replace(self, fingerprint=mark)
 
     def _key(self, release: bytes) -> bytes:
-        """Return the key of one release; keys of two releases tell nothing of each other.
+        """Return the key of one release from the worker secret.
 
         Args:
             release: the public random number of the release.
@@ -111,7 +111,7 @@ class Secret(ABC):
         return hmac.digest(secret, b"sfumato release " + release, "sha256")
 
     def _is_in(self, data: bytes) -> bool:
-        """Whether data that will be sent along holds the secret itself, as far as it can be read here."""
+        """Whether data that is sent along holds the worker secret itself."""
         try:
             secret = self._checked()
         except EngineError:
@@ -125,7 +125,7 @@ class Secret(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where it is looked for, for messages."""
+        """The place of the worker secret, for messages."""
 
     def _checked(self) -> bytes:
         secret = self.read()
@@ -283,7 +283,7 @@ class CallableSecret(Secret):
 
 
 def sealed(secret: Secret | None) -> Secret | None:
-    """Return a secret with its fingerprint, or None for one that is drawn and sent along.
+    """Return a worker secret with its fingerprint, or None for one that is drawn and sent along.
 
     Raises:
         QueryError: it is no `Secret`, or there is neither a secret here nor its fingerprint.
@@ -305,7 +305,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -> None:
-    """Refuse what is no place of a secret; it is not quoted, as it may be the secret itself."""
+    """Refuse a place that is no name or path, or that seems to be the secret itself."""
     asked = f"{argument} of what holds the secret"
     text = _text(given) if isinstance(given, kinds) else None
     if text is None:
@@ -315,7 +315,7 @@ def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -
 
 
 def _text(given: Any) -> str | None:
-    """Return a name or a path as text; None where it is none, or a path's own class raises."""
+    """Return the place of a secret as text; None where it is none."""
     try:
         text = os.fspath(given)
         os.fsencode(text)
@@ -333,7 +333,7 @@ def _mark(secret: bytes) -> str:
 
 
 def _guessable(secret: bytes) -> bool:
-    """Whether bytes are seen to be not random: a text, a pattern. A hash of a password is not seen."""
+    """Whether a secret is seen to be not random: a text, a pattern."""
     steps = {(b - a) % 256 for a, b in pairwise(secret)}
     return _is_text(secret) or min(len(set(secret)), len(steps)) < _DIFFERENT
 
@@ -354,7 +354,7 @@ def _unhexed(text: str, place: str) -> bytes:
 
 
 def _digits(text: str) -> bytes | None:
-    """Return what hexadecimal digits stand for; an error that quoted them would stay behind another."""
+    """Return the bytes of a secret's hexadecimal digits; None where they are none."""
     try:
         return bytes.fromhex(text)
     except ValueError:

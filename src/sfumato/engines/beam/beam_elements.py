@@ -33,7 +33,7 @@ Part = tuple[int, bytes]
 
 
 def in_one_window(part: object) -> WindowedValue:
-    """Put a part, or a batch of rows, into the one global window.
+    """Put a Beam part, or a batch of rows, into the one global window.
 
     What a collection says of its windows may be of the first of several that were flattened alone.
     """
@@ -41,7 +41,7 @@ def in_one_window(part: object) -> WindowedValue:
 
 
 def check_collection(rows: object) -> None:
-    """Refuse what a release is not defined on."""
+    """Refuse a Beam collection with windows, a trigger or no end."""
     if not isinstance(rows, beam.PCollection):
         raise QueryError(f"Beam: a release is of one collection, not of {with_article(type(rows).__name__)}")
     # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
@@ -106,22 +106,22 @@ class ToRows(beam.PTransform[Any, Any]):  # type: ignore[misc]
 
 
 class ReadElements(beam.DoFn):  # type: ignore[misc]
-    """Makes rows of elements, and batches of rows."""
+    """Makes rows of a collection's elements, in batches."""
 
     def __init__(self, columns: Columns, function: Callable[[Any], Any]) -> None:
         self._columns, self._function = columns, function
 
     def start_bundle(self) -> None:
-        """Begin with nothing."""
+        """Begin a bundle of elements without rows."""
         self._rows: list[Any] = []
 
     def process(self, element: Any) -> Iterable[WindowedValue]:
-        """Take an element."""
+        """Make rows of one element of a collection."""
         self._rows += attempted([], self._rows_of, element)
         return [*self._batches()] if len(self._rows) >= sizes.READ_ROWS else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Give the rows that are left."""
+        """Yield the rows that a bundle of elements leaves."""
         yield from self._batches()
 
     def _rows_of(self, element: Any) -> list[Any]:
@@ -134,7 +134,7 @@ class ReadElements(beam.DoFn):  # type: ignore[misc]
 
 
 def origins(rows: beam.PCollection[Any]) -> Iterator[beam.PCollection[Any]]:
-    """Yield a collection of rows, and those of the elements that `ToRows` made them of."""
+    """Yield a collection of rows, and the collections of elements that `ToRows` made them from."""
     yield rows
     made_by = rows.producer
     reads = isinstance(getattr(made_by.transform, "fn", None), ReadElements)
@@ -148,7 +148,7 @@ KEYS = -1
 
 
 class ReadKeys(beam.DoFn):  # type: ignore[misc]
-    """Reads public keys: values, tuples of them, rows, or Arrow batches.
+    """Reads public keys that a Beam collection brings: values, tuples, rows or Arrow batches.
 
     Raises:
         QueryError: one is no key of these types; in the pipeline.
@@ -158,11 +158,11 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         self._of, self._rows = keys.collection, keys.rows
 
     def start_bundle(self) -> None:
-        """Begin with nothing."""
+        """Begin a bundle of public keys."""
         self._waiting: list[tuple[Any, ...]] = []
 
     def process(self, element: Any) -> Iterable[WindowedValue]:
-        """Take one, or a batch of them."""
+        """Take one public key, or a batch of them."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             batches = element.to_batches() if isinstance(element, pa.Table) else [element]
             return [self._sent([self._column(batch, field) for field in self._rows]) for batch in batches]
@@ -170,7 +170,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         return [*self._gathered()] if len(self._waiting) >= sizes.BATCH_KEYS else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Give what is left."""
+        """Yield the public keys that a bundle leaves."""
         yield from self._gathered()
 
     def _gathered(self) -> Iterator[WindowedValue]:
@@ -180,7 +180,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
             yield self._sent([self._read(c, f) for c, f in zip(columns, self._rows, strict=True)])
 
     def _values(self, element: Any) -> tuple[Any, ...]:
-        """Return what one element has in each key column."""
+        """Return the values of one public key in each key column."""
         names = self._rows.names
         if isinstance(element, Mapping):
             found = tuple(element[name] for name in names if name in element)
@@ -196,7 +196,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         return found
 
     def _read(self, values: Sequence[Any], field: pa.Field) -> pa.Array:
-        """Return values as a column, in which none is missing that was there."""
+        """Return public keys as a column, or refuse a value that does not fit."""
         column = harmless(beam_rows.column_of_values(list(values), field.type))
         return self._checked(column, np.array([value is None for value in values]), field, values.__getitem__)
 
@@ -228,5 +228,5 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         return in_one_window((KEYS, as_stream([pa.RecordBatch.from_arrays(list(columns), names=names)])))
 
     def infer_output_type(self, input_type: Any) -> Any:
-        """Return the type of parts."""
+        """Return the Beam type of public keys' parts."""
         return Part

@@ -60,7 +60,7 @@ def named(name: str, rows: pa.Schema) -> pa.Schema:
 
 
 class BeamEngine(DistributedEngine):
-    """Knows declared columns; rows come when a release is applied to a collection.
+    """Plans queries on declared columns; rows come when a Beam release is applied to a collection.
 
     Args:
         rows: the columns that are looked for in each row, with their Arrow types.
@@ -81,14 +81,14 @@ class BeamEngine(DistributedEngine):
         self.collection: str | None = None if name is None else name.decode()
 
     def called(self, name: str) -> Self:
-        """Return the engine with a name for its collection."""
+        """Return the Beam engine with a name for its collection."""
         made = copy.copy(self)
         made.collection = name
         return made
 
     @property
     def collections(self) -> dict[int, str] | None:
-        """The names of the collections that the pipeline brings, by number; None where it is one alone."""
+        """The collection names that a Beam pipeline brings, by number; None for one alone."""
         tables = self.tables
         if len(tables) == 1 and (not self._leaves or tables[0].relation == self._local.relation):
             return None
@@ -96,7 +96,7 @@ class BeamEngine(DistributedEngine):
         return {number: str(one.collection) for number, one in found if isinstance(one, BeamEngine)}
 
     def combined(self, how: Combination) -> Any:
-        """Return an engine on the rows of a combination of collections, which have names.
+        """Return a Beam engine on a combination of named collections.
 
         Raises:
             QueryError: one has none, or two have the same; or as of every engine.
@@ -120,7 +120,7 @@ class BeamEngine(DistributedEngine):
     def public_keys(
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:
-        """Return public keys with the key columns' types, sorted; or the collection that brings them.
+        """Return public keys, sorted; or the Beam collection that brings them.
 
         Raises:
             QueryError: they are none; or the collection, or that of the rows, has no name, has other columns
@@ -162,7 +162,7 @@ class BeamEngine(DistributedEngine):
         return BroughtKeys(there.collection, pa.schema([there._rows.field(key) for key in keys]))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Refuse: there are no rows here."""
+        """Refuse exact statistics: Beam has no rows before a pipeline runs."""
         raise RefusalError("Beam: there are no rows before a pipeline runs; apply a release to a collection")
 
     def release(
@@ -175,7 +175,7 @@ class BeamEngine(DistributedEngine):
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedRelease:
-        """Return the release as a transform: rows to the noisy table, one dictionary for each group.
+        """Return the Beam transform of a release: rows to one dictionary for each group.
 
         Args:
             plan: what to do.
@@ -205,7 +205,7 @@ class BeamEngine(DistributedEngine):
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> PlannedTop:
-        """Return the release of the largest groups as a transform: rows to one dictionary for each group.
+        """Return the Beam transform of the largest groups: rows to one dictionary for each group.
 
         Args:
             plan: what is asked, and its noise.
@@ -224,7 +224,7 @@ class BeamEngine(DistributedEngine):
         return made
 
     def _names_with(self, keys: pa.Table | BroughtKeys | None) -> dict[int, str] | None:
-        """Return the names of collections, with that of public keys where one brings them."""
+        """Return names of Beam collections, with that of public keys where one brings them."""
         from sfumato.engines.beam.beam_elements import KEYS
 
         if not isinstance(keys, BroughtKeys):
@@ -238,7 +238,7 @@ class BeamEngine(DistributedEngine):
         shards: int = SHARDS,
         secret: Secret | None = None,
     ) -> Work:
-        """Return what the workers will do for one release; it holds its secret, or where one is found."""
+        """Return what Beam's workers will do for one release, with its secret or where it is."""
         return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)
 
 
@@ -247,7 +247,7 @@ def _is_public(engine: object) -> bool:
 
 
 def _unlike(engines: Sequence[BeamEngine]) -> set[str | None]:
-    """Return names that collections of other columns have in common."""
+    """Return names that Beam collections with different columns share."""
     first: dict[str | None, BeamEngine] = {}
     return {
         one.collection for one in engines if not first.setdefault(one.collection, one)._rows.equals(one._rows)

@@ -51,13 +51,13 @@ _COLLECTION = "a release on Beam"
 
 
 class Once:
-    """Something that is done once, by whichever of the objects that share it comes first."""
+    """A Beam release's right to be applied, which whichever copy comes first takes."""
 
     def __init__(self) -> None:
         self._made_in, self._lock, self._done = process(), threading.Lock(), False
 
     def take(self) -> None:
-        """Do it.
+        """Take the right to apply a Beam release.
 
         Raises:
             RefusalError: it was done before, or this is another process.
@@ -95,7 +95,7 @@ class Stays:
 
 
 class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
-    """The transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
+    """The Beam transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
 
     A pipeline that runs again, or a worker that repeats its work, draws the same noise for the same rows.
     Where the rows are others a second run would be a second release, so apply it to one collection and run
@@ -270,7 +270,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         return shards | "Release" >> given.with_output_types(kind)
 
     def _tables(self, rows: object) -> dict[int, beam.PCollection[Any]]:
-        """Return the collections by the numbers of their tables."""
+        """Return a Beam release's collections by the numbers of their tables."""
         if self._names_of is None:
             check_collection(rows)
             return {0: rows}
@@ -301,7 +301,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
 def public_keys(
     tables: Mapping[int, beam.PCollection[Any]], stages: Stages, names: Mapping[int, str] | None
 ) -> list[beam.pvalue.AsList]:
-    """Return public keys as a side input, in a list, where a collection brings them; else none."""
+    """Return public keys as a Beam side input, in a list, where a collection brings them; else none."""
     brought = stages.query.public_keys
     if not isinstance(brought, BroughtKeys):
         return []
@@ -315,7 +315,7 @@ def exact_parts(
     names: Mapping[int, str] | None = None,
     keys: Sequence[beam.pvalue.AsList] = (),
 ) -> beam.PCollection[tuple[int, list[bytes]]]:
-    """Return (shard of groups, its parts), for every shard, also where nothing arrives.
+    """Return a Beam collection of each shard of groups with its parts, empty shards too.
 
     Args:
         tables: the collections by the numbers that the stages have for their tables.
@@ -368,7 +368,7 @@ def _reaching(stages: Stages, hop: Hop) -> Callable[..., list[Part]]:
 
 
 def _labels(names: Mapping[int, str]) -> dict[int, str]:
-    """Return what names of steps say of tables; a collection may be read for several of them."""
+    """Return names of Beam steps that tell tables apart."""
     several = [*names.values()]
     return {
         number: f" of {name}" + (f" ({number})" if several.count(name) > 1 else "")
@@ -381,7 +381,7 @@ def _pipeline(tables: Mapping[int, beam.PCollection[Any]]) -> beam.Pipeline:
 
 
 def _with(stages: Stages, *brought: Iterable[Part]) -> Stages:
-    """Return the stages with the rows of public collections, by the numbers of their tables, and keys."""
+    """Return the stages with public rows and keys that Beam collections brought."""
     data: dict[int, list[bytes]] = {}
     for number, stream in (part for parts in brought for part in parts):
         data.setdefault(number, []).append(stream)
@@ -390,25 +390,25 @@ def _with(stages: Stages, *brought: Iterable[Part]) -> Stages:
 
 
 def _knowing(work: Work, keys: Iterable[Part]) -> Work:
-    """Return the work of who adds noise, with the public keys that were brought."""
+    """Return the work of a Beam worker that adds noise, with public keys that were brought."""
     return replace(work, stages=work.stages.with_keys([stream for _, stream in keys]))
 
 
 class SumRows(beam.DoFn):  # type: ignore[misc]
-    """Gathers the rows of a bundle, by column, and does what the first stage does with those of a table."""
+    """Runs the first stage on a Beam bundle's rows of one table."""
 
     def __init__(self, stages: Stages, table: int = 0) -> None:
         self._stages, self._table, self._columns = stages, table, Columns(stages.columns_of(table))
 
     def start_bundle(self) -> None:
-        """Begin with nothing."""
+        """Begin a Beam bundle without rows."""
         self._rows: list[Any] = []
         self._values: list[list[Any]] = self._columns.values(())
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._waiting = 0
 
     def process(self, element: Any) -> Iterable[WindowedValue]:
-        """Take a row, or a batch of them."""
+        """Take a row, or a batch of them, into a Beam bundle."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return [*map(in_one_window, self._added(self._columns.of_arrow(element)))]
         self._rows.append(element)
@@ -420,16 +420,16 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
         return [*map(in_one_window, self._gathered())]
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Sum what is left."""
+        """Run the first stage on the rest of a Beam bundle."""
         self._read()
         yield from map(in_one_window, [*self._gathered(), *self._summed()])
 
     def infer_output_type(self, input_type: Any) -> Any:
-        """Return the type of parts."""
+        """Return the Beam type of a stage's parts."""
         return Part
 
     def _read(self) -> None:
-        """Keep of the rows that came what is used."""
+        """Keep the columns that are read of a Beam bundle's rows."""
         values, self._rows = self._columns.values(self._rows), []
         self._bytes += self._columns.most_bytes(values)
         for column, more in zip(self._values, values, strict=True):
@@ -452,10 +452,10 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
 
 
 class SumRowsBeside(SumRows):
-    """As `SumRows`, beside public collections."""
+    """Runs the first stage on a Beam bundle with public collections as side inputs."""
 
     def process(self, element: Any, *brought: Sequence[Part]) -> Iterable[WindowedValue]:
-        """Take a row, or a batch of them, and the rows of public tables, and public keys."""
+        """Take rows, with public tables and public keys as Beam side inputs."""
         if len(self._given) != len(brought) or any(map(is_not, self._given, brought)):
             self._given, self._stages = brought, _with(self._stages, *brought)
         return super().process(element)
@@ -464,7 +464,7 @@ class SumRowsBeside(SumRows):
 
 
 class Joined(beam.CombineFn):  # type: ignore[misc]
-    """Puts the parts of a shard together; many small ones become few.
+    """Joins the parts of a shard in Beam; many small ones become few.
 
     An accumulator is [bytes that were added up, bytes since then, parts]. Parts are added up again when twice
     as much came since, so that all that is ever added up is at most twice what came; an accumulator is never
@@ -478,15 +478,15 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         self._join = join
 
     def create_accumulator(self) -> list[Any]:
-        """Begin with no part."""
+        """Begin a shard in Beam with no part."""
         return [0, 0, []]
 
     def add_input(self, accumulator: list[Any], part: bytes) -> list[Any]:
-        """Take a part."""
+        """Add a part to a shard in Beam."""
         return self._with(accumulator, [part])
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Take the parts of others into a copy of the first, as a runner may merge it once more."""
+        """Merge parts of a shard into a copy, as a Beam runner may merge it once more."""
         others = iter(accumulators)
         joined, fresh, held = next(others, self.create_accumulator())
         merged = [joined, fresh, [*held]]
@@ -495,13 +495,13 @@ class Joined(beam.CombineFn):  # type: ignore[misc]
         return merged
 
     def compact(self, accumulator: list[Any]) -> list[Any]:
-        """Add up what is to be shuffled, where that is worth it."""
+        """Add up a shard's parts before Beam shuffles them, where that is worth it."""
         joined, fresh, parts = accumulator
         many = len(parts) > sizes.SHUFFLE_PARTS and fresh > max(sizes.SHUFFLE_BYTES, joined)
         return self._added_up(parts) if many else accumulator
 
     def extract_output(self, accumulator: list[Any]) -> list[bytes]:
-        """Return the parts."""
+        """Return the parts of a shard in Beam."""
         parts: list[bytes] = accumulator[2]
         return parts
 
@@ -541,7 +541,7 @@ Row = dict[str, Any]
 
 
 def made_by(transform: beam.PTransform[Any, Any], names: Sequence[str]) -> tuple[Callable[[Row], Any], Any]:
-    """Return what makes an element of a released row, and the type that Beam is told.
+    """Return what makes a Beam element of a released row, and its type.
 
     Args:
         transform: perhaps with a type from `with_output_types`.
@@ -574,7 +574,7 @@ def _as_it_is(row: Row) -> Row:
 
 
 class PlannedTop(PlannedRelease):
-    """The transform of one release of the largest groups. Made by `Top.release` and `sfumato.beam.Release`.
+    """The Beam transform of the largest groups. Made by `Top.release` and `sfumato.beam.Release`.
 
     It gives a dictionary for each group that is shown, in the order drawn. Otherwise as `PlannedRelease`.
     """

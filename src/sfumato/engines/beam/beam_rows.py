@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def sealed_apart(secret: Secret | None) -> Secret | None:
-    """Return a secret as `sealed` does, and refuse a function that carries it into the pipeline.
+    """Return a sealed secret, and refuse a function that carries it into a Beam pipeline.
 
     Raises:
         QueryError: also where `sealed` does.
@@ -59,7 +59,7 @@ def sealed_apart(secret: Secret | None) -> Secret | None:
 
 
 def attempted(otherwise: T, function: Callable[..., T], *arguments: Any) -> T:
-    """Return what a function gives, or something else where it fails on a row, however it does."""
+    """Return a function's result on a Beam row, or a default where it fails."""
     try:
         return function(*arguments)
     except KeyboardInterrupt:  # of whoever sits before it
@@ -69,7 +69,7 @@ def attempted(otherwise: T, function: Callable[..., T], *arguments: Any) -> T:
 
 
 def column_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values in a column of a type; NULL where one does not fit it.
+    """Return values of Beam rows in a column of a type; NULL where one does not fit it.
 
     >>> column_of_values([1, 2.0, 2.5, "3", None], pa.int64()).to_pylist()
     [1, 2, None, None, None]
@@ -84,7 +84,7 @@ def column_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as Arrow takes it for a type; None if it is none of that type."""
+    """Return a Beam row's value as Arrow takes it for a type; None if it does not fit."""
     return attempted(None, _plain, value, kind)
 
 
@@ -93,7 +93,7 @@ def _value_columns(values: Sequence[Any], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return None for None, or raise where a value, or one in it, is none of that type."""
+    """Return None for None, or raise where a Beam row's value is not of that type."""
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     elif isinstance(value, np.generic):
@@ -107,7 +107,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _of_numpy(value: np.generic) -> Any:
-    """Return what a number, a text or a time of numpy is in Python; times in microseconds."""
+    """Return a Beam row's NumPy value in Python; times in microseconds."""
     if isinstance(value, np.character):
         return value  # a text of Python's too, of which `item` cuts zeros off
     # `item` gives numbers for what is finer.
@@ -153,7 +153,7 @@ def _value_bytes(value: Any) -> bytes:
 
 
 def _exact_bytes(value: Any) -> bytes:
-    """Return bytes of Python's own class.
+    """Return bytes of a Beam row in Python's own class.
 
     Raises:
         TypeError: it has none, or, as an array of numbers, such as are not determined.
@@ -184,7 +184,7 @@ def _date(value: Any) -> date | int:
 
 
 def _exact_datetime(value: datetime) -> datetime:
-    """Return a datetime of Python's own class, in microseconds.
+    """Return a datetime of a Beam row in Python's own class, in microseconds.
 
     Raises:
         ValueError: it is no time: NaT of pandas passes for one.
@@ -195,7 +195,7 @@ def _exact_datetime(value: datetime) -> datetime:
 
 
 def _exact_date(value: date) -> date:
-    """Return a date of Python's own class.
+    """Return a date of a Beam row in Python's own class.
 
     Raises:
         ValueError: it is no date: NaT of pandas passes for one.
@@ -206,7 +206,7 @@ def _exact_date(value: date) -> date:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return what a list, a tuple or an array of one dimension holds, whatever its class says of itself."""
+    """Return the items of a list, tuple or array in a Beam row."""
     if isinstance(value, np.ndarray):
         return [value[i] for i in range(len(value))]
     return [*(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))]
@@ -285,7 +285,7 @@ _NOTHING = object()
 
 
 def declared(rows: pa.Schema) -> pa.Schema:
-    """Return the types in which rows are read; extension types are those of plain values, or refused.
+    """Return the Arrow types in which Beam rows are read.
 
     Raises:
         EngineError: a column is of an extension type that has no plain values.
@@ -295,7 +295,7 @@ def declared(rows: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Columns:
-    """Puts rows into the columns that were declared for them.
+    """Puts Beam rows into the columns that were declared for them.
 
     Args:
         schema: names and Arrow types. A row that lacks a value where `nullable` is False is dropped.
@@ -304,16 +304,16 @@ class Columns:
     schema: pa.Schema
 
     def values(self, rows: Sequence[Any]) -> list[list[Any]]:
-        """Return what dictionaries, named tuples or Beam rows have in each column; others have nothing."""
+        """Return the values of dictionaries, named tuples or Beam rows in each column."""
         reader = _reader(rows)
         return [_values(rows, field.name, reader) for field in self.schema]
 
     def most_bytes(self, values: Sequence[Sequence[Any]]) -> int:
-        """Return how many bytes, at most, the texts of one of some columns are."""
+        """Return an upper bound of the bytes of text in a column of Beam rows."""
         return 4 * max(_total(v, f.type) for v, f in zip(values, self.schema, strict=True))
 
     def of_values(self, values: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
-        """Yield columns of values in batches."""
+        """Yield columns of Beam rows' values in batches."""
         if len(values[0]) > 1 and self.most_bytes(values) > sizes.COLUMN_BYTES:
             half = len(values[0]) // 2
             yield from self.of_values([column[:half] for column in values])
@@ -322,11 +322,11 @@ class Columns:
             yield self._batch([column_of_values(v, f.type) for v, f in zip(values, self.schema, strict=True)])
 
     def of_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches."""
+        """Yield Beam rows in Arrow batches."""
         yield from self.of_values(self.values(rows))
 
     def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the declared columns of a batch or table; columns are found by name."""
+        """Yield the declared columns of an Arrow batch among Beam rows."""
         batches = arriving.to_batches() if isinstance(arriving, pa.Table) else [arriving]
         for batch in batches:
             yield from self._of_batch(batch)
@@ -354,7 +354,7 @@ class Columns:
 
 
 def _reader(rows: Sequence[Any]) -> Callable[[str], Callable[[Any], Any]] | None:
-    """Return what reads a name from each row, where all are of one kind."""
+    """Return a function that reads a name from each Beam row, where all are of one kind."""
     kinds = set(map(type, rows))
     return itemgetter if kinds == {dict} else attrgetter if all(map(_has_fields, kinds)) else None
 
@@ -362,7 +362,7 @@ def _reader(rows: Sequence[Any]) -> Callable[[str], Callable[[Any], Any]] | None
 def _values(
     rows: Sequence[Any], name: str, reader: Callable[[str], Callable[[Any], Any]] | None
 ) -> list[Any]:
-    """Return what each row has under a name, or None, whatever the other rows are."""
+    """Return each Beam row's value under a name, or None, whatever the other rows are."""
     found = None if reader is None else attempted(None, lambda: [*map(reader(name), rows)])
     return [attempted(None, _value, row, name) for row in rows] if found is None else found
 
@@ -405,14 +405,14 @@ def _plain_type(field: pa.Field) -> pa.DataType:
 
 
 def _type_without_views(kind: pa.DataType) -> pa.DataType:
-    """Return a type with texts and bytes for the views in it, of which Arrow can take no rows."""
+    """Return an Arrow type without views, of which Arrow takes no Beam rows."""
     if not kind.num_fields:
         return _VIEWS.get(kind, kind)
     return with_parts(kind, [field.with_type(_type_without_views(field.type)) for field in parts(kind)])
 
 
 def _extended(field: pa.Field) -> bool:
-    """Whether a column, or what it is made of, is of an extension type, by its class or by its name alone."""
+    """Whether a column of Beam rows is of an extension type, by its class or by its name."""
     kind = field.type
     named = b"ARROW:extension:name" in (field.metadata or {})
     inner = (kind.field(i) for i in range(kind.num_fields))
@@ -420,7 +420,7 @@ def _extended(field: pa.Field) -> bool:
 
 
 def _total(values: Sequence[Any], kind: pa.DataType) -> int:
-    """Return how many characters or bytes there are in values of a type that has no bound of its own."""
+    """Return the number of characters or bytes in unbounded values of Beam rows."""
     if not (_is_text(kind) or _is_bytes(kind) or kind.num_fields):
         return 0
     if {str, bytes, type(None)}.issuperset(map(type, values)):
@@ -429,7 +429,7 @@ def _total(values: Sequence[Any], kind: pa.DataType) -> int:
 
 
 def _length(value: Any) -> int:
-    """Return how many characters or bytes there are in a value; a few fewer where it is odd."""
+    """Return the number of characters or bytes of a Beam row's value."""
     # Or of a class of the user's own, or one that holds itself.
     return attempted(0, _counted, value)
 
@@ -445,7 +445,7 @@ def _counted(value: Any) -> int:
 
 
 def _bytes(column: pa.Array) -> int:
-    """Return at least how many bytes a column has when each row has a value of its own."""
+    """Return a lower bound of a column's bytes when each Beam row has its own value."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = column.dictionary
@@ -457,7 +457,7 @@ def _bytes(column: pa.Array) -> int:
 
 
 def _lengths(column: pa.Array) -> np.ndarray:
-    """Return about how many bytes each value has: of what it holds, whatever its neighbours are."""
+    """Return about how many bytes each value of a Beam column has."""
     kind = column.type
     if kind in _VIEWS:
         return _lengths(column.cast(_VIEWS[kind]))
@@ -487,7 +487,7 @@ def _singly(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _shortened(column: pa.Array) -> pa.Array:
-    """Return a column with NULL in the place of values that are too long."""
+    """Return a Beam column with NULL for values that are too long."""
     # A truth value counts as a byte, and takes a bit.
     if not (_is_text(column.type) or _is_bytes(column.type) or column.type.num_fields) or (
         8 * column.nbytes <= VALUE_BYTES
@@ -507,7 +507,7 @@ def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def named_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    """Return a column by name; None where there is no such, or there are two."""
+    """Return a Beam batch's column by name; None where there is no such, or there are two."""
     if batch.schema.get_field_index(name) < 0:
         return None
     column = batch.column(name)
@@ -522,7 +522,7 @@ def _without_views(column: pa.Array) -> pa.Array:
 
 
 def arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """Return a column of a batch in the declared type; NULL where there is none."""
+    """Return a Beam batch's column in the declared type; NULL where there is none."""
     if given is None:
         return pa.nulls(rows, kind)
     found = attempted(None, _cast, given, kind)
@@ -534,7 +534,7 @@ def arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Arr
 
 
 def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column in the declared type; of another kind, as values of rows are: a text is no number."""
+    """Return a Beam batch's column cast to the declared type; a text is no number."""
     if pa.types.is_dictionary(given.type) and given.type != kind:
         given = given.dictionary_decode()
     if isinstance(given.type, pa.Bool8Type):

@@ -22,7 +22,7 @@ LARGEST = 1e120
 
 
 class ContributionsSql(BoundingSql):
-    """Writes the SQL of one analysis.
+    """Writes the SQL of one analysis: what units contribute to groups under many limits.
 
     Args:
         asked: what is asked of the rows.
@@ -41,7 +41,7 @@ class ContributionsSql(BoundingSql):
         self._ranked = [self.values.value(self._finite_value(one.column), "DOUBLE") for one in asked.ranked]
 
     def text(self) -> str:
-        """Return the whole statement."""
+        """Return the SQL statement of an analysis."""
         ctes, pairs = self._bounded()
         brought = "".join(f", {text} AS {name}" for text, name in self._brought.items())
         ctes["units"] = f"SELECT u, count(*) AS j, sum(n)::DOUBLE AS t FROM {pairs} GROUP BY u"
@@ -71,7 +71,7 @@ class ContributionsSql(BoundingSql):
         return self._added.setdefault(text, f"s{len(self._added)}")
 
     def _sum(self, text: str) -> str:
-        """Return what pairs bring together, of units in as many groups."""
+        """Return SQL of what pairs of an analysis contribute together, for units in as many groups."""
         return self._add(f"sum({self._bring(text)})")
 
     @property
@@ -79,7 +79,7 @@ class ContributionsSql(BoundingSql):
         return self._add("count(*)")
 
     def _truths(self) -> list[str]:
-        """Numbers without limits: rows and units; of columns rows with a value, sums and squares."""
+        """Return SQL of exact totals of an analysis: rows, units, values, sums and squares without limits."""
         found = [self._sum("n"), self._units]
         for column in self.asked.columns:
             found.append(self._sum(self._valued(column.name)))
@@ -89,7 +89,7 @@ class ContributionsSql(BoundingSql):
         return found
 
     def _by_share(self) -> list[str]:
-        """What is expected of units and of what they bring, and its variances, as of `Contributed`."""
+        """Return SQL of expected contributions and their variances for each limit of an analysis."""
         found = []
         for i, (atoms, pairs) in enumerate(zip(self.asked.atoms, self.asked.pairs, strict=True)):
             if (total := self.asked.shares[i].total) is not None:
@@ -104,11 +104,11 @@ class ContributionsSql(BoundingSql):
         return found
 
     def _valued(self, column: str) -> str:
-        """Return how many rows of a pair have a value."""
+        """Return SQL of how many rows of a unit in a group have a value, for an analysis."""
         return self._pair(f"count({self.values.value(_or_null(self.values.valued(column)), 'INTEGER')})")
 
     def _atom(self, atom: Atom) -> str:
-        """Write what a pair brings."""
+        """Return SQL of what a unit contributes to a group under one limit of an analysis."""
         if atom.kind == "unit":
             return "1.0::DOUBLE"
         if atom.kind == "rows":
@@ -130,21 +130,21 @@ class ContributionsSql(BoundingSql):
         return f"coalesce({total}, 0)" + limited
 
     def _from_centre(self, atom: Atom) -> str:
-        """Return a value within bounds, from their middle."""
+        """Return SQL of a value within an analysed bound, as a distance from its middle."""
         clamped = (
             f"least(greatest({self.values.number(atom.column)}, {double(atom.lower)}), {double(atom.upper)})"
         )
         return f"{clamped} - {double(atom.centre)}"
 
     def _value(self, column: Column) -> str:
-        """Return a value as exact answers have it, from the centre; an infinite one is at an end."""
+        """Return SQL of a value in an analysis, from the centre; an infinite value is at an end."""
         return f"{self._finite_value(column)} - {double(column.centre)}"
 
     def _finite_value(self, column: Column) -> str:
         return self._finite(column.name, column.lower, column.upper)
 
     def _finite(self, column: str, lower: float, upper: float) -> str:
-        """Return a column with other values in the place of infinite ones."""
+        """Return SQL of an analysed column with finite values in the place of infinite ones."""
         number = self.values.number(column)
         if self.schema[column].type_name in ("FLOAT", "DOUBLE"):
             number = (
@@ -155,7 +155,7 @@ class ContributionsSql(BoundingSql):
         return f"CASE WHEN {self.values.valued(column)} THEN {clamped} END"
 
     def _values_of(self, ranked: Ranked, value: str, pairs: str) -> str:
-        """Return a sorted list for each group: each value, its rows, and what is expected by limits."""
+        """Return SQL of each group's sorted values, and what limits of an analysis keep of them."""
         counted = ["sum(m) AS n"]
         for at, (i, rows) in enumerate(ranked.limits):
             share = self.asked.shares[i]
@@ -183,7 +183,7 @@ class ContributionsSql(BoundingSql):
         return f"SELECT {self._columns}list_sort(list({{{entry}}})) AS listed FROM ({values}){grouping}"
 
     def _shown(self) -> str:
-        """Return the numbers of all groups; of public ones that have no rows too."""
+        """Return the SELECT of an analysis's numbers for all groups, public ones without rows too."""
         base = PUBLIC_KEYS if self.query.public_keys is not None else "sums"
         joins = "" if base == "sums" else f" LEFT JOIN sums ON ({self._match(base, 'sums')})"
         columns = [f"{base}.{key} AS {key}" for key in self.keys]
@@ -195,7 +195,7 @@ class ContributionsSql(BoundingSql):
 
 
 class ChosenRows:
-    """Writes what is expected where so many of a unit's rows are chosen at random, in all groups together.
+    """Writes SQL of an analysis of a row limit: what a random choice of a unit's rows leaves in expectation.
 
     Of t rows, T = `total` are chosen, each T of them with the same probability: without replacement.
 
@@ -217,21 +217,21 @@ class ChosenRows:
         self.present: str = self._any_of("n")
 
     def _any_of(self, rows: str) -> str:
-        """Return the probability that at least one of so many rows of a pair is chosen."""
+        """Return SQL of the probability that a row limit keeps any of a unit's rows in a group."""
         others, left = f"greatest(t - {self.total}, 0)", f"greatest(t - {rows} - {self.total}, 0)"
         ways = f"lgamma(t - {rows} + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
         chance = f"(CASE WHEN t - {rows} < {self.total} THEN 1 ELSE 1 - exp({ways}) END)"
         return self.sql._bring(chance)
 
     def sums(self, atoms: Sequence[Atom], pairs: Sequence[Pair]) -> list[str]:
-        """Return expressions of the same numbers as `ContributionsSql._by_share`."""
+        """Return SQL of an analysis's expected contributions under a limit of rows in all groups."""
         h = self.present
         units = [f"{h}", f"{h} * (1 - {h})", f"{h} * (1 - {h}) * (1 - 2 * {h})"]
         found = [*units, *map(self._expected, atoms), *(self._moment(*pair) for pair in pairs)]
         return [self.sql._add(f"sum({text})") for text in found]
 
     def _expected(self, atom: Atom) -> str:
-        """Return what is expected of an atom of a pair."""
+        """Return SQL of a unit's expected contribution to a group under a row limit."""
         if atom.kind == "unit":
             return self.present
         if atom.kind == "unit_sum":
@@ -239,7 +239,7 @@ class ChosenRows:
         return f"{self.part} * {self._total(atom)}"
 
     def _moment(self, one: Atom, other: Atom) -> str:
-        """Return the covariance of two atoms of a pair, or the variance of one."""
+        """Return SQL of the covariance of two contributions of a unit under a row limit."""
         if one.kind == "unit" or other.kind == "unit":
             # Nothing comes of a unit that is not there.
             return f"{self._expected(other if one.kind == 'unit' else one)} * (1 - {self.present})"
@@ -253,7 +253,7 @@ class ChosenRows:
         )
 
     def _row(self, atom: Atom) -> str:
-        """Return what a row brings."""
+        """Return SQL of what a row contributes, in the analysis of a row limit."""
         values = self.sql.values
         if atom.kind == "rows":
             return "1"
@@ -266,11 +266,11 @@ class ChosenRows:
         return values.value(value if atom.kind == "sum" else f"({value}) * ({value})", "DOUBLE")
 
     def _total(self, atom: Atom) -> str:
-        """Return what all rows of a pair bring."""
+        """Return SQL of what all rows of a unit in a group contribute, before the row limit."""
         return self.sql._bring("n" if atom.kind == "rows" else self.sql._pair(f"sum({self._row(atom)})"))
 
     def _clamped(self, atom: Atom) -> tuple[str, str, str]:
-        """Return the mean of a unit's sum in a group, the chance that it is within bounds, and its variance.
+        """Return SQL of mean, chance to be within bounds and variance of a unit's sum under a row limit.
 
         Exact where all rows are chosen, where the sum of no choice is beyond a bound, and where there is one
         row; else as if sums of the rows that are chosen had a logistic law.
@@ -322,7 +322,7 @@ def _or_null(condition: str) -> str:
 
 
 def _share(share: Share) -> str:
-    """Write `Share.of`, of j groups; of rows in all groups the chance of each of t rows to be chosen."""
+    """Write the part of a unit that a limit of an analysis keeps: `Share.of` in SQL."""
     if share.total is not None:
         return f"least(1, {share.total}::DOUBLE / t)"
     if share.groups is None:

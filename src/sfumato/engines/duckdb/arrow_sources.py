@@ -36,7 +36,7 @@ _SCANNED = re.compile(r"SCAN \[([^\]\n]*)")
 
 
 def files_of_relation(rows: duckdb.DuckDBPyRelation) -> tuple[str, ...]:
-    """Return files that a relation names, and views and databases on its connection."""
+    """Return the files that a DuckDB relation names, with views and databases on its connection."""
     texts = []
     with suppress(Exception):
         texts.append(rows.sql_query())
@@ -50,7 +50,7 @@ def files_of_relation(rows: duckdb.DuckDBPyRelation) -> tuple[str, ...]:
 
 
 def files_of_views(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """Return files that views name."""
+    """Return the files that views of a DuckDB connection name."""
     with suppress(Exception), in_own_words():
         return _files(text for (text,) in connection.execute(_VIEWS).fetchall())
     return ()
@@ -90,7 +90,7 @@ _taken: weakref.WeakSet[pa.RecordBatchReader] = weakref.WeakSet()
 
 
 def open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> Source:
-    """Open a relation of DuckDB, on whatever connection it is."""
+    """Open a DuckDB relation as a source that comes as Arrow batches."""
     schema: pa.Schema | None = None
     with suppress(Exception), in_own_words():
         schema = relation.limit(0).to_arrow_table().schema
@@ -102,7 +102,7 @@ def open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> So
 
 
 def open_dataset(dataset: Any, resources: Resources) -> Source:
-    """Open a dataset of Arrow, whose files may be anywhere.
+    """Open an Arrow dataset as a source, wherever its files are.
 
     Raises:
         EngineError: its files are text, or others in which one row can stop the reading; it is filtered.
@@ -125,7 +125,7 @@ def open_dataset(dataset: Any, resources: Resources) -> Source:
 
 
 def open_stream(stream: Any, resources: Resources) -> Source | None:
-    """Open what gives Arrow batches once: a reader, a cursor of ADBC, whatever has `__arrow_c_stream__`.
+    """Open a stream of Arrow batches as a source: a reader, an ADBC cursor, or `__arrow_c_stream__`.
 
     None of what gives no batches, or something else than rows, as a column does.
 
@@ -150,7 +150,7 @@ def open_stream(stream: Any, resources: Resources) -> Source | None:
 
 
 def _check_types(part: Any, wanted: pa.Schema) -> None:
-    """Refuse files whose columns would be cast, or are of a type that Arrow converts: it stops at a value."""
+    """Refuse an Arrow dataset whose columns would be cast or converted, which stops at a value."""
     if getattr(getattr(part, "format", None), "default_extname", None) == "orc":
         for field in wanted:
             if _has_times(field.type):
@@ -176,7 +176,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _written_over(files: Sequence[str]) -> Iterator[str]:
-    """Yield the files of a dataset, and where it has all of a kind in a folder, what would be one of them."""
+    """Yield the files of an Arrow dataset, with the pattern of a folder that it has all files of."""
     yield from map(whole_source, files)
     kinds = {(os.path.dirname(file), os.path.splitext(file)[1]) for file in files}
     for folder, kind in sorted(kinds):
@@ -187,7 +187,7 @@ def _written_over(files: Sequence[str]) -> Iterator[str]:
 
 
 def is_dataset(source: object) -> bool:
-    """Whether it is a dataset of Arrow."""
+    """Whether a source is an Arrow dataset."""
     if not type(source).__module__.startswith("pyarrow."):
         return False
     from pyarrow.dataset import Dataset

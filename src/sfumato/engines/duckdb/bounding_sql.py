@@ -48,7 +48,7 @@ Counts = QuantileTree | Leaves | RowsInBins
 
 
 class BoundingSql:
-    """Writes the SQL of one exact query; on several machines the SQL of each stage.
+    """Writes the SQL that bounds contributions and sums them by group; on several machines, of each stage.
 
     Args:
         query: what to compute.
@@ -105,13 +105,13 @@ class BoundingSql:
                 )
 
     def text(self) -> str:
-        """Return all stages as one statement."""
+        """Return the bounding SQL of all stages as one statement."""
         ctes, pairs = self._bounded()
         ctes |= self._totals(pairs, self._leaves_of_rows)
         return f"WITH {written(ctes, self.combined)}\n{self._output()}"
 
     def partials(self, shards: int) -> str:
-        """Return the first stage, from any part of the rows: shard of the unit, u, keys, n and sums."""
+        """Return bounding SQL of the first stage: partial sums by unit and group, with the unit's shard."""
         shard = _shard(["u"], shards)
         if self.query.total_rows is not None:
             rows = counted_rows(f"({self._in_groups})", self._row_columns)
@@ -120,7 +120,7 @@ class BoundingSql:
         return self._sent(ctes | self._listed_by_pair(self._leaves_of_rows), shard, pairs, self._same_pair)
 
     def joined_partials(self) -> str:
-        """Return partial sums of one shard from several: in the first stage's columns, but fewer rows."""
+        """Return bounding SQL that adds up partial sums of one shard into fewer rows."""
         shard = f"(SELECT min(shard) FROM {PARTIALS})"
         if self.query.total_rows is not None:
             return self._sent({"counted": joined_counts(PARTIALS, self._row_columns)}, shard, "counted")
@@ -129,7 +129,7 @@ class BoundingSql:
         return self._sent(ctes | lists, shard, list(ctes)[-1], self._same_pair)
 
     def totals(self, shards: int) -> str:
-        """Return the second stage, from all partial sums of some units: shard of the group, keys, totals."""
+        """Return bounding SQL of the second stage: bounded totals by group, with the group's shard."""
         if self.query.total_rows is not None:
             ctes = {"given": written_out(joined_counts(PARTIALS, self._row_columns), self._row_columns)}
             ctes |= self._pairs_of_rows("given")
@@ -140,13 +140,13 @@ class BoundingSql:
         return self._sent(ctes, _shard(self.keys, shards), "sums", self._match)
 
     def joined_totals(self) -> str:
-        """Return totals of one shard of groups from several: in the second stage's columns."""
+        """Return bounding SQL that adds up totals of one shard of groups."""
         # Without keys there is one row, of one shard, also of no parts at all.
         shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
         return self._sent(self._joined_totals(distinct_values.joined), shard, "sums", self._match)
 
     def collected(self) -> str:
-        """Return what goes on of all totals of some groups: these, added up, of the largest groups alone
+        """Return bounding SQL of what a shard of groups sends on: its totals, or those of its largest groups,
         where the question is of those."""
         if self.query.largest is None:
             return self.joined_totals()
@@ -155,21 +155,21 @@ class BoundingSql:
         return self._sent(ctes, f"(SELECT min(shard) FROM {TOTALS})", "largest", self._match)
 
     def merged(self) -> str:
-        """Return the last stage, from all totals of some groups, and their public keys: the answer."""
+        """Return bounding SQL of the last stage: the exact statistics of all groups, public keys too."""
         return f"WITH {written(self._joined_totals(distinct_values.counted_of_lists))}\n{self._output()}"
 
     @property
     def partial_order(self) -> list[str]:
-        """Terms of an order of the first stage's rows, no two of which are equal, however they came."""
+        """Terms of a total order of the first stage's rows in the bounding SQL."""
         return _texts(["u", *self.keys] if self.query.total_rows is None else self._row_columns)
 
     @property
     def total_order(self) -> list[str]:
-        """The same of the second stage's rows."""
+        """Terms of a total order of the second stage's rows in the bounding SQL."""
         return _texts(self.keys)
 
     def rows_of(self, statistic: DistinctMatched) -> distinct_values.Rows:
-        """Return queries of values and of the units that have them, for a query without keys."""
+        """Return SQL queries of distinct values and of the units that have them, without group keys."""
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
         # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
         if plain := self.query.total_rows is None and distinct_values.plain(kind):
@@ -190,7 +190,7 @@ class BoundingSql:
 
     @property
     def firsts(self) -> dict[int, str]:
-        """Of trees: the column of pairs with a row's leaf, where pairs of one row need no sums by leaf.
+        """For each tree: the column of unit-group pairs with the leaf of their only row.
 
         That is where one row of a unit counts, or a few values: most have no more in a group. None where a
         pair's rows are in several parts.
@@ -201,7 +201,7 @@ class BoundingSql:
         return {i: f"first{i}" for i, few in enumerate(of_few) if few}
 
     def _bounded(self) -> tuple[dict[str, str], str]:
-        """Return the first expressions, with the rows that may count in `near`, and the name of the pairs."""
+        """Return table expressions of the bounded rows, `near`, and the name of the unit-group pairs."""
         return {"input": self._input()} | self._pairs(), "kept" if self._chosen else "pairs"
 
     @property
@@ -217,7 +217,7 @@ class BoundingSql:
 
     @property
     def _chosen(self) -> bool:
-        """Whether a unit can be in more groups than the limit, so that some are chosen."""
+        """Whether the bounding SQL chooses among groups of a unit that is in more than the limit."""
         public = self.query.public_keys
         most = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
         limited = self.query.groups < most
@@ -225,7 +225,7 @@ class BoundingSql:
 
     @property
     def _in_part(self) -> bool:
-        """Whether a unit that is in more groups than the limit counts in part in each."""
+        """Whether contributions of a unit over the group limit are scaled, not chosen."""
         return self.query.scaled
 
     def _input(self, everybody: bool = False) -> str:
@@ -243,7 +243,7 @@ class BoundingSql:
         return f"FROM {after(f'({text})', self.values.stages)}" if self.values.stages else text
 
     def _pairs(self) -> dict[str, str]:
-        """What each unit has in each group that it is kept in."""
+        """Return table expressions of the unit-group pairs that the group limit keeps."""
         if self.query.total_rows is not None:
             return {"given": self._in_groups} | self._pairs_of_rows("given")
         if self._chosen:
@@ -261,7 +261,7 @@ class BoundingSql:
 
     @property
     def _aggregates(self) -> list[tuple[str, str]]:
-        """What a unit has in a group: expressions over values of its rows, and their names."""
+        """Return aggregates of a unit's rows in a group: SQL expressions and their names."""
         sums = [(p.pair, identifier(p.coordinate)) for p in self.parts if p.pair]
         for index, name in self.firsts.items():
             sums.append((f"min({self.leaves[index]})", name))
@@ -271,7 +271,7 @@ class BoundingSql:
 
     @property
     def _only(self) -> str:
-        """What leaves the rows of public groups alone, behind FROM."""
+        """Return the SEMI JOIN that keeps rows of public groups in the bounding SQL."""
         # Not a table expression: DuckDB would keep all that is in it in memory.
         if self.query.public_keys is None:
             return ""
@@ -279,28 +279,28 @@ class BoundingSql:
 
     @property
     def _in_groups(self) -> str:
-        """Return the rows of the groups that there are, with their values."""
+        """Return a SELECT of the rows of public groups, with their computed values."""
         computed = [f"{expression} AS {name}" for name, expression in self.values.named.items()]
         return f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{self._only}"
 
     def _summed(self, rows: str) -> str:
-        """Return the sums of rows by unit and group."""
+        """Return a SELECT of sums of rows by unit and group, before bounding."""
         sums = [f"{expression} AS {name}" for expression, name in self._aggregates]
         columns = ", ".join([self._pair_keys, "count(*) AS n", *sums])
         return f"SELECT {columns} FROM {rows} GROUP BY {self._pair_keys}"
 
     @property
     def _row_columns(self) -> list[str]:
-        """All of a row that statistics see."""
+        """All columns of a row that statistics can see, by which a row limit chooses."""
         return ["u", *self.keys, *self.values.named]
 
     def _pairs_of_rows(self, rows: str) -> dict[str, str]:
-        """What each unit has in each group, where its rows in all of them are limited."""
+        """Return table expressions of unit-group pairs under a limit of rows in all groups."""
         limit = self.query.total_rows or 1
         return kept_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._summed("near")}
 
     def _totals(self, pairs: str, leaves: Callable[[int], str]) -> dict[str, str]:
-        """Weigh pairs where units count in part, and add up all numbers by group; `leaves` are of pairs."""
+        """Return table expressions of bounded totals by group, weighted where contributions are scaled."""
         ctes: dict[str, str] = {}
         if self._in_part:
             ctes |= weighted(pairs, self.query.groups)
@@ -323,12 +323,12 @@ class BoundingSql:
         return f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
 
     def _leaf_of_rows(self, index: int) -> str:
-        """Return each row with its leaf, as `_leaves_of_rows` does with their number."""
+        """Return a SELECT of each bounded row with its leaf of a tree."""
         leaf = self.leaves[index]
         return f"SELECT {self._pair_keys}, {leaf} AS leaf, 1::BIGINT AS m FROM near WHERE {leaf} IS NOT NULL"
 
     def _bringing(self, index: int, s: distinct_values.Distinct, of_units: str, pairs: str) -> str:
-        """Return what units bring to values of their groups; `of_units` are the rows of pairs by value."""
+        """Return a SELECT of the distinct values that units of several rows contribute to groups."""
         keys = "".join(f"pair.{k}, " for k in self.keys)
         source = f"({of_units}) AS unit JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         if isinstance(s, DistinctMatched):
@@ -338,7 +338,7 @@ class BoundingSql:
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 
     def _bringing_one(self, index: int, s: distinct_values.Distinct, pairs: str) -> str:
-        """Return what units with one row in a group bring: its value, or the part of it that they count."""
+        """Return a SELECT of the distinct values that units of one row contribute to groups."""
         one = (
             f", {distinct_values.shares(s, '1', self._in_part)} AS one"
             if isinstance(s, DistinctShared)
@@ -348,7 +348,7 @@ class BoundingSql:
         return f"SELECT {self._columns}{first} AS leaf{one} FROM {pairs} WHERE n = 1 AND {first} IS NOT NULL"
 
     def _leaves_of_rows(self, index: int, pairs: str | None = None) -> str:
-        """Add up what each unit's rows come to in each leaf of a group; of `pairs`, only of several rows."""
+        """Return a SELECT of each unit's rows counted by leaf of a tree in a group."""
         leaf, several = self.leaves[index], ""
         each = self.each[index]
         summed = "count(*)" if each == "1" else f"CAST(sum({each}) AS BIGINT)"
@@ -361,7 +361,7 @@ class BoundingSql:
         )
 
     def _by_value(self, index: int, leaves: Callable[[int], str], pairs: str) -> dict[str, str]:
-        """Return expressions of what is counted by value, in all groups; the last is `leaves` and the index.
+        """Return table expressions of bounded counts by value; the last is `leaves` and the index.
 
         `leaves` adds up rows of pairs by leaf; where a column of pairs has the leaf of those with one row, it
         is of the others alone.
@@ -399,14 +399,14 @@ class BoundingSql:
         }
 
     def _listed(self, tree: Counts, leaves: str) -> str:
-        """Sort leaves, which differ in a group: faster than an aggregate that orders what comes in."""
+        """Return a SELECT of each group's leaves and weights as a sorted list."""
         return (
             f"SELECT {self._columns}list_sort(list({{'leaf': leaf, 'weight': weight}})) "
             f"AS {identifier(tree.names[0])} FROM {leaves}{self._grouping}"
         )
 
     def _spread(self, s: RowsInBins, leaves: str) -> str:
-        """Return the weight of every bin of a group, in order; zeros are added so that none is left out."""
+        """Return a SELECT of the bounded weight of every bin of a group, zeros included."""
         found = f"SELECT {self._columns}unnest({identifier(s.names[0])}, recursive := true) FROM {leaves}"
         none = (
             f"SELECT {self._columns}unnest(range({s.bins.count})) AS leaf, 0::HUGEINT AS weight FROM {leaves}"
@@ -422,7 +422,7 @@ class BoundingSql:
     def _sent(
         self, ctes: Mapping[str, str], shard: str, sums: str, match: Callable[[str, str], str] | None = None
     ) -> str:
-        """Put the shard before the sums, and behind them the leaves of each tree that `match` joins."""
+        """Return the SELECT of a stage's rows to be sent: shard, sums, and the leaves of each tree."""
         columns, joins = [f"{shard} AS shard", "base.*"], ""
         for index, tree in enumerate(self.trees):
             if match is not None:
@@ -431,7 +431,7 @@ class BoundingSql:
         return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
 
     def _listed_by_pair(self, leaves: Callable[[int], str]) -> dict[str, str]:
-        """Return a sorted list for each pair, of its rows by leaf."""
+        """Return table expressions of leaves as a sorted list for each unit-group pair."""
         return {
             f"leaves{index}": (
                 f"SELECT {self._pair_keys}, list_sort(list({{'leaf': leaf, 'm': m}})) "
@@ -441,7 +441,7 @@ class BoundingSql:
         }
 
     def _joined_pairs(self) -> dict[str, str]:
-        """Add up partial sums, and choose among groups of a unit where that is done; the last holds them."""
+        """Return table expressions that add up partial sums by unit and group, and apply the group limit."""
         sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.pair]
         summed = ", ".join([self._pair_keys, "CAST(sum(n) AS BIGINT) AS n", *sums])
         ctes = {"pairs": f"SELECT {summed} FROM {PARTIALS} GROUP BY {self._pair_keys}"}
@@ -459,7 +459,7 @@ class BoundingSql:
     def _joined_totals(
         self, of_distinct: Callable[[distinct_values.Distinct, Sequence[str], str], str]
     ) -> dict[str, str]:
-        """Add up totals; numbers of different values as they are to be."""
+        """Return table expressions that add up bounded totals of groups from several stages."""
         sums = [f"{p.joined} AS {identifier(p.coordinate)}" for p in self.parts if p.added]
         ctes = {"sums": self._by_group(sums, TOTALS)}
         for index, tree in enumerate(self.trees):
@@ -504,7 +504,7 @@ class BoundingSql:
         return f"SELECT {', '.join(columns)} FROM {source}{joins}{order}"
 
     def _largest(self, sums: str) -> str:
-        """Return the sums of the largest groups; of those with equal numbers, the first by key."""
+        """Return the SELECT of the largest groups' sums; equal numbers go by key."""
         (part,) = self.parts
         number = f"coalesce({identifier(part.coordinate)}, {part.nothing})"
         return f"FROM {sums} {order_by(self.keys, [f'{number} DESC'])} LIMIT {self.query.largest}"
@@ -514,17 +514,17 @@ class BoundingSql:
 
 
 def each_of(first: str) -> str:
-    """Return the name of what the one row of a pair adds, whose leaf is the column `first`."""
+    """Return the column name of what a unit's only row adds, beside the leaf column `first`."""
     return f"{first}each"
 
 
 def having(index: int) -> str:
-    """Return the name of how many rows of a pair have a value, for the tree with a number."""
+    """Return the column name of how many rows of a unit-group pair have a value, for a tree."""
     return f"having{index}"
 
 
 def written(ctes: Mapping[str, str], dear: bool = False) -> str:
-    """Write common table expressions in their order; `dear` says that rows cost much to make."""
+    """Write common table expressions of bounding SQL in order; `dear` says that rows are costly to make."""
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
     once = {} if dear else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())

@@ -89,7 +89,7 @@ def _canonical(name: str, kind: object, nested: bool) -> str:
 
 
 def _is_type(kind: str) -> bool:
-    """Whether a text reads as one type, so that it ends nothing that stands around it."""
+    """Whether a text reads as one declared column type, so that it ends nothing that stands around it."""
     if not _FORM.fullmatch(kind):
         return False
     depth = 0
@@ -125,14 +125,14 @@ def is_castable(kind: str) -> bool:
 
 
 def _is_readable(kind: str) -> bool:
-    """Whether a value of JSON can be read as a type, named as DuckDB does."""
+    """Whether a JSON value can be read as a column type, named as DuckDB does."""
     if is_nested(kind):
         return all(_is_readable(of) for _, of in parts_of(kind))
     return kind == "JSON" or is_castable(kind)
 
 
 def base_type(kind: str) -> str:
-    """Return a declared type without its format.
+    """Return a declared column type without its format.
 
     >>> base_type("DATE %d/%m/%Y"), base_type("DECIMAL(10,2)")
     ('DATE', 'DECIMAL(10,2)')
@@ -141,7 +141,7 @@ def base_type(kind: str) -> str:
 
 
 def cast(text: str, kind: str) -> str:
-    """Write the cast of a text to a declared type; what does not fit is NULL."""
+    """Write the cast of a text to a declared column type; a text that does not fit is NULL."""
     if kind == "VARCHAR":
         return text
     base, _, format = kind.partition(" %")
@@ -151,7 +151,7 @@ def cast(text: str, kind: str) -> str:
 
 
 def columns_of(columns: Sequence[str], types: Types, name: str) -> dict[str, str]:
-    """Return the type of each column that is there; text where none is declared.
+    """Return the declared type of each column of a text file or frame; text where none is declared.
 
     Raises:
         ColumnError: a type is declared for a column that is not there.
@@ -167,7 +167,7 @@ def columns_of(columns: Sequence[str], types: Types, name: str) -> dict[str, str
 
 
 def as_python(types: Types) -> str:
-    """Return declared types as `scan` takes them.
+    """Return declared column types as the `types=` of `scan`.
 
     >>> as_python({"id": "BIGINT", "day": "DATE %d/%m/%Y"})
     "types={'id': 'BIGINT', 'day': 'DATE %d/%m/%Y'}"
@@ -176,7 +176,7 @@ def as_python(types: Types) -> str:
 
 
 def as_option(types: Types) -> str:
-    """Return declared types as OPTIONS of SQL have them.
+    """Return declared column types as OPTIONS in SQL.
 
     >>> print(as_option({"the id": "BIGINT", "day": "DATE %b %d, %Y"}))
     types = '"the id" BIGINT, day DATE "%b %d, %Y"'
@@ -186,7 +186,7 @@ def as_option(types: Types) -> str:
 
 
 def as_toml(types: Types) -> str:
-    """Return declared types as a catalog has them.
+    """Return declared column types as a catalog file has them.
 
     >>> print(as_toml({"the id": "BIGINT", "day": "DATE"}))
     types = {"the id" = "BIGINT", day = "DATE"}
@@ -208,7 +208,7 @@ def _quoted_format(kind: str) -> str:
 
 
 def inferred_note(name: str, types: Types, form: str = "") -> str:
-    """Return the note that types were inferred, with what to write to get the same ones.
+    """Return the note that column types were guessed, with the declaration that gives the same types.
 
     Args:
         name: of the source.
@@ -225,25 +225,25 @@ def inferred_note(name: str, types: Types, form: str = "") -> str:
 
 
 def refuse_types(types: object, kind: str) -> None:
-    """Refuse declared types for a source that has its own."""
+    """Refuse declared column types for a source that has its own."""
     if types is not None:
         raise QueryError(f"types: {kind} declares its own types; leave types= out, or cast with with_columns")
 
 
 def ddl(types: Types) -> str:
-    """Write columns of a table."""
+    """Write column names and types as CREATE TABLE has them."""
     return ", ".join(f"{identifier(name)} {base_type(kind)}" for name, kind in types.items())
 
 
 def not_inferred(name: str) -> EngineError:
-    """Return the error of a file whose types cannot be inferred."""
+    """Return the error of a file whose column types cannot be guessed."""
     return EngineError(
         f"scan: the types of {name!r} cannot be guessed: it is empty, damaged, or another kind of file"
     )
 
 
 def declared_names(types: Types, names: Sequence[str]) -> set[str]:
-    """Return the columns' own spelling of the names that have a type."""
+    """Return the columns' own spelling of the names that have a declared type."""
     folded = {name.casefold() for name in types}
     return {name for name in names if name.casefold() in folded}
 
@@ -286,7 +286,7 @@ _DIRECTIVES = {
 def inferred_types(
     connection: duckdb.DuckDBPyConnection, texts: pa.Table, *, strings: bool = False
 ) -> dict[str, str]:
-    """Return a type for each column of texts, with its format, as `declared` reads them.
+    """Guess a type for each column of texts, with its format, from a sample of rows.
 
     Args:
         connection: that looks at the texts.
@@ -315,7 +315,7 @@ def inferred_types(
 def reads_as(
     connection: duckdb.DuckDBPyConnection, values: Mapping[str, str], types: Mapping[str, str]
 ) -> bool:
-    """Return whether each value, by the name of its column, is one of the type of the column.
+    """Return whether each text value is one of its column's guessed type.
 
     Args:
         connection: that reads the values.
@@ -333,7 +333,7 @@ def _first_value(column: pa.ChunkedArray) -> str | None:
 
 @cache
 def _candidates(strings: bool) -> tuple[tuple[str, str], ...]:
-    """Return types, each with the pattern of its texts; the first that fits all is taken."""
+    """Return the column types that are tried on texts, each with its pattern, in order."""
     plain = {} if strings else _PLAIN
     days = ((f"DATE {day}", day) for day in _DAYS)
     times = ((f"TIMESTAMP {day} {clock}", f"{day} {clock}") for day, clock in product(_DAYS, _CLOCKS))

@@ -31,7 +31,7 @@ COMPOSED = _COMBINED
 
 
 def combination(how: Combination, rows: Callable[[Part, str], Rows], resources: Resources) -> Source:
-    """Return the rows of a combination.
+    """Return the source of a combination of tables: a join, union, window, selection or one row per unit.
 
     Args:
         how: what it is made of, and how.
@@ -64,7 +64,7 @@ def combination(how: Combination, rows: Callable[[Part, str], Rows], resources: 
 
 
 def taken_over(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken:
-    """Return what a combination takes over of its parts' limits: columns' sizes, texts held, and steps.
+    """Return how much of a query's limits on steps and texts the parts of a combination take.
 
     A condition may be moved into a part, with its derived columns written out; not below an aggregate.
 
@@ -103,13 +103,13 @@ def named_sides(left: Rows, right: Rows, sides: Sequence[str]) -> str:
 
 
 def dear(side: Rows) -> bool:
-    """Whether rows are made of tables, which takes more than to read them."""
+    """Whether a side of a join is itself made of tables, so that it is costly to read twice."""
     return side.source.looked is not None
 
 
 @dataclass(frozen=True)
 class UnitLimit:
-    """The limit of joined rows of a unit, of a join of two private tables.
+    """The limit on joined rows of one unit, in a join of two private tables.
 
     Args:
         how: the join.
@@ -123,7 +123,7 @@ class UnitLimit:
     keys: Sequence[Sequence[str]]
 
     def kept(self) -> str:
-        """Return a SELECT of the rows of the left side that are joined, of the `named_sides`."""
+        """Return a SELECT of the left rows that a join keeps within the unit's limit."""
         keys = [f"k{i}" for i in range(len(self.keys[0]))]
         named = {f"c{i}": column for i, column in enumerate(self.left.schema.values())}
         order = order_by_hash(rows_apart(named))
@@ -143,7 +143,7 @@ class UnitLimit:
         )
 
     def look(self) -> str:
-        """Return what finds a row where a unit may reach the limit, behind WITH and the `named_sides`."""
+        """Return SQL that finds whether any unit may reach its limit of joined rows."""
         if dear(self.left):  # to count its rows would be to make them twice
             counted = f"SELECT 1 FROM right_rows GROUP BY {self._unit} HAVING count(*) > 1"
             return f"wide AS ({counted}) SELECT 1 FROM wide"
@@ -151,11 +151,11 @@ class UnitLimit:
 
     @property
     def _unit(self) -> str:
-        """The key that is the unit, on both sides."""
+        """The join key that is the privacy unit, on both sides."""
         return f"k{self.keys[1].index(str(self.right.unit))}"
 
     def _wide(self, busy: str = "") -> str:
-        """Return a table expression, `wide`: the units that may reach the limit, and what it is for each.
+        """Return the table expression `wide`: units that may exceed the limit on joined rows.
 
         Behind `busy`, which has buckets of units, only of these.
         """
@@ -174,7 +174,7 @@ class UnitLimit:
 
     @property
     def _made(self) -> str:
-        """Whether rows of two counts may be more than the limit when they meet."""
+        """SQL condition that joined rows of two counts may exceed the unit's limit."""
         return f"l.l_n::HUGEINT * least(r.r_n, {self.how.rows}) > {self.how.unit_rows}"
 
     @property
@@ -182,7 +182,7 @@ class UnitLimit:
         return f"hash({self._unit}) & {sizes.COUNTED_BUCKETS - 1}::UBIGINT"
 
     def _busy(self) -> str:
-        """Return table expressions before `wide`: `busy`, the buckets of units that may reach the limit.
+        """Return table expressions with buckets of units that may exceed the limit on joined rows.
 
         It takes less than to count each unit's rows, where a bucket has few; nothing where it would not.
         """
@@ -199,7 +199,7 @@ class UnitLimit:
 
 
 def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
-    """Return the rows of two tables side by side."""
+    """Return the source of a join of two tables."""
     brought, compared = how.brought, {other for _, other in how.on}
     alone = bool(right.unique) and set(right.unique) <= compared
     most = None if right.unit is None or alone else how.rows
@@ -250,14 +250,14 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
 
 
 def _side(rows: str, side: Rows, keys: Sequence[str]) -> str:
-    """Return a side with its columns and keys."""
+    """Return the SELECT of one side of a join: its columns and keys."""
     columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
     columns += [f"{compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
     return f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
 
 
 def _over(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
-    """Return table expressions: `side`, and `over`, the keys of which there are more rows.
+    """Return table expressions with join keys that a unit has more rows of than the join limit.
 
     Units with that many are looked for first, as there are fewer units than keys.
     """
@@ -275,7 +275,7 @@ def _over(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
 
 
 def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
-    """Return a side of which each unit and key has at most so many rows.
+    """Return one side of a join with at most the limit of rows for each unit and key.
 
     So a row of the other side meets no more, and a join makes at most so many rows of each. Which are kept
     depends on the rows themselves, not on where they stand.
@@ -296,7 +296,7 @@ def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
 
 
 def _buckets(rows: int | None, most: int) -> int | None:
-    """Return into how many buckets units are counted before they are counted each; None where at once.
+    """Return into how many buckets units are counted for a join limit; None where each is counted.
 
     Rows are as many in a bucket as half of what one unit may have, so that few buckets have more. It takes
     half the time, as there are fewer buckets than units; what is found is the same, whatever rows there are.
@@ -311,7 +311,7 @@ Alike = Callable[[Part, Sequence[str]], int]
 
 
 def check_joined_rows(how: Combination | Reached | None, counted: Alike, alike: Alike) -> None:
-    """Refuse joins with public tables that could make more rows of one row than their limit.
+    """Refuse joins with public tables that could make more rows of one row than the join limit.
 
     Args:
         how: of which tables rows are made; None of a table that is not made of others.
@@ -328,7 +328,7 @@ def check_joined_rows(how: Combination | Reached | None, counted: Alike, alike: 
 
 
 def _rows_of_one(how: Combination | Reached | None, alike: Alike) -> int:
-    """Return how many rows are made of one, at most: over a chain of joins the product.
+    """Return how many joined rows one row can become at most, over a chain of joins.
 
     A join of private tables makes no more of a unit's rows than its own limit, and is not counted.
     """
@@ -355,7 +355,7 @@ def _rows_of_one(how: Combination | Reached | None, alike: Alike) -> int:
 
 
 def most_alike(session: duckdb.DuckDBPyConnection, rows: str, columns: Sequence[str], schema: Schema) -> int:
-    """Return how many rows have the same values in columns, as a join compares them; NULL equals nothing.
+    """Return how many rows share their values in the join columns at most; NULL equals nothing.
 
     Args:
         session: in which the rows are.

@@ -31,7 +31,7 @@ NOT_ARROW = ("HUGEINT", "UHUGEINT", "BIT", "TIME WITH TIME ZONE")
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a part, as they come into a combination.
+    """The rows of one table as they come into a combination of tables.
 
     Args:
         source: where they come from.
@@ -49,7 +49,7 @@ class Rows:
 
 
 def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Source:
-    """Return rows with the units that they reach by a foreign key; those that reach none are left out.
+    """Return the source of rows that reach their privacy units by a foreign key.
 
     A unit has the rows here that its own rows there have keys of. So what it has depends on no row there of
     another unit, be the key unique or not: a row here whose key two units have is one row of each of them.
@@ -71,7 +71,7 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
 def reached_rows(
     names: Sequence[str], unit: str, column: str, key: str, whose: str, rows: str, owners: str
 ) -> str:
-    """Return rows of nobody with the units whose rows have the key that they name.
+    """Return a SELECT of rows without a unit, joined to the units whose rows have their foreign key.
 
     Args:
         names: of the columns of rows that stay.
@@ -90,7 +90,7 @@ def reached_rows(
 
 
 def united(left: Rows, right: Rows, resources: Resources) -> Source:
-    """Return the rows of two tables with the same columns."""
+    """Return the source of a union of two tables with the same columns."""
     schema = {
         name: replace(
             column,
@@ -114,7 +114,7 @@ def united(left: Rows, right: Rows, resources: Resources) -> Source:
 
 
 def _of_both(left: str, right: str) -> str:
-    """Return the type of a column that has values of two types, which are whole numbers if they differ."""
+    """Return the type of a union's column from the types of both tables."""
     if left == right:
         return left
     return "BIGINT" if fits(SPANS[left], "BIGINT") and fits(SPANS[right], "BIGINT") else "HUGEINT"
@@ -126,7 +126,7 @@ def of_units(
     aggregates: Mapping[str, tuple[UnitAggregate, Column]],
     resources: Resources,
 ) -> Source:
-    """Return one row for each unit and values of `by`."""
+    """Return the source of one row per unit and values of `by`, as `per_unit` makes it."""
     schema: Schema = {}
     values, outputs, unit = [], [], str(part.unit)
     for i, name in enumerate((unit, *by)):
@@ -155,7 +155,7 @@ def source_of(
     unique: tuple[str, ...] = (),
     looked: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], str] | None = None,
 ) -> Source:
-    """Make a source of parts; `text` gives its SELECT, of the SELECT of each part.
+    """Make a source of combined tables from `text`, which gives its SELECT from those of the parts.
 
     `looked` gives the same after a look at the rows in a session, for the same rows in less time.
     """
@@ -204,24 +204,24 @@ def _again(source: Source) -> Source:
 
 
 def fresh_name() -> str:
-    """Return a name that no table of this process has had."""
+    """Return a fresh name for a temporary copy of combined rows."""
     return f"combined_{next(_numbers)}"
 
 
 def there_already(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
-    """Whether a session has a table: one that a text reads several times is copied once."""
+    """Whether a session has a temporary copy of combined rows already."""
     found = session.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [copy]).fetchall()
     return bool(found)
 
 
 def sent(name: str, kind: str) -> str:
-    """Write a column, as a text where Arrow has no such type."""
+    """Write a combined column for Arrow: as text where Arrow has no such type."""
     column = identifier(name)
     return f"CAST({column} AS VARCHAR) AS {column}" if kind in NOT_ARROW else column
 
 
 def _copy(source: Source, session: duckdb.DuckDBPyConnection, copy: str, columns: Sequence[str]) -> None:
-    """Copy the rows of a source, from where they are known, to a temporary table."""
+    """Copy a source's rows into a temporary table of the session that combines them."""
     with in_own_words(), source.session() as there:
         source.load(there, columns)
         moved(there, f"SELECT * FROM {source.relation}", session, copy, source.columns)
@@ -234,7 +234,7 @@ def moved(
     copy: str,
     kinds: Sequence[tuple[str, str]],
 ) -> None:
-    """Make what a query gives in one session a temporary table of another one."""
+    """Copy the result of a query from one session to a temporary table of another one."""
     named = ", ".join(sent(name, kind) for name, kind in kinds)
     batches = keep_open(there.sql(f"SELECT {named} FROM ({query})").to_arrow_reader(1 << 16))
     typed = ", ".join(f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in kinds)

@@ -58,7 +58,7 @@ _MOVING = "filter_pushdown", "filter_pullup", "statistics_propagation", "join_or
 
 @dataclass(frozen=True)
 class Sent:
-    """A table that workers are given for a combination.
+    """A table that is sent to workers for the stages of a combination.
 
     Args:
         relation: its name in the combination's SQL.
@@ -80,17 +80,17 @@ class Sent:
 
     @property
     def held(self) -> str:
-        """The table of a session in which the columns that are read are."""
+        """The session's table that holds the sent rows of a combination's table."""
         return f"{self.relation}_rows"
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The columns that are read, with DuckDB's types, in the order of the Arrow ones."""
+        """The sent columns with DuckDB's types, in the order of the Arrow schema."""
         types = dict(self.types)
         return {name: types[name] for name in self.rows.names}
 
     def rows_from(self, relation: str) -> str:
-        """Return SQL that gives all columns, and the privacy unit, of rows with those that are read."""
+        """Return SQL of a sent table's rows with all columns and the privacy unit."""
         # Whoever reads a column that was not sent stops, rather than take it for NULL.
         values = [
             identifier(name)
@@ -103,7 +103,7 @@ class Sent:
 
 
 def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_unit: str = "") -> Sent:
-    """Return a table of a combination: its name there, its columns in both forms, and its privacy unit."""
+    """Return a table to be sent to workers: its name in the combination, its columns and its unit."""
     types = tuple((name, column.type_name) for name, column in schema.items())
     text = (
         ""
@@ -115,7 +115,7 @@ def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_
 
 @dataclass(frozen=True)
 class CombinedStages(Stages):
-    """The stages of one release from several tables. Made by `CombinedStages.of_tables`.
+    """The stages of a release over combined tables. Made by `CombinedStages.of_tables`.
 
     Args:
         relation: the combination, in SQL over its tables' names.
@@ -139,7 +139,7 @@ class CombinedStages(Stages):
         by_rows: bool,
         hops: Sequence[Hop] = (),
     ) -> Self:
-        """Prepare the stages; of each table only the columns that are read are kept.
+        """Prepare the stages of combined tables; only columns that are read are kept.
 
         Args:
             engine: on the combination of tables without rows.
@@ -166,16 +166,16 @@ class CombinedStages(Stages):
         return {i: self.tables[i].rows for i in private if i not in given}
 
     def columns_of(self, table: int) -> pa.Schema:
-        """The columns of the table with a number that are read."""
+        """The columns of a combined table, by its number, that the stages read."""
         return self.tables[table].rows
 
     @property
     def bare(self) -> Self:
-        """The stages without public tables, for all but the one that combines rows."""
+        """The combined stages without public tables, for workers that do not combine rows."""
         return self.with_public({i: () for i, table in enumerate(self.tables) if table.unit is None})
 
     def with_public(self, data: Mapping[int, Sequence[bytes]]) -> Self:
-        """Return the stages with rows of public tables, by number: as `published`, or `partials`, gives them.
+        """Return the combined stages with rows of public tables, by number.
 
         Raises:
             QueryError: they are too many to be sent to every worker.
@@ -194,12 +194,12 @@ class CombinedStages(Stages):
 
     @property
     def _beside(self) -> set[int]:
-        """The tables that are not in the combination, but make one that is."""
+        """The numbers of tables that only lead to units by a foreign key."""
         return {number for hop in self.hops for number in (hop.owners, hop.rows)}
 
     @property
     def _within(self) -> list[Sent]:
-        """The tables of the combination."""
+        """The tables of the combination that the stages compute."""
         return [table for i, table in enumerate(self.tables) if i not in self._beside]
 
     def _partials(
@@ -211,12 +211,12 @@ class CombinedStages(Stages):
             yield from self._onward(connection, table, within)
 
     def _make_ready(self, connection: duckdb.DuckDBPyConnection, number: int) -> None:
-        """Make the tables that rows of a table are combined with, where that is done at once."""
+        """Make the session's tables that a worker's rows are combined with."""
         if self.sums(number) and self.tables[number].unit is not None:
             self._make(connection, self._within)
 
     def _onward(self, connection: duckdb.DuckDBPyConnection, number: int, relation: str) -> Iterator[Payload]:
-        """Yield what the next stage is sent of a table's rows, which are those behind FROM."""
+        """Yield what a worker sends to the next stage of a combined table's rows."""
         sent, shards, said = self.tables[number], self.unit_shards or self.shards, {_TABLE: str(number)}
         for hop in self.hops:
             if number == hop.owners:
@@ -235,13 +235,13 @@ class CombinedStages(Stages):
         yield from self._as_they_are(connection, number, relation, shard)
 
     def _of_hop(self, number: int) -> bool:
-        """Whether rows of a table come of a shuffle by a key."""
+        """Whether rows of a combined table come from a shuffle by a foreign key."""
         return any(hop.gives == number for hop in self.hops)
 
     def _as_they_are(
         self, connection: duckdb.DuckDBPyConnection, number: int, relation: str, shard: str
     ) -> Iterator[Payload]:
-        """Yield rows in parts, of units where they are private."""
+        """Yield a combined table's rows in parts, sharded by unit where they are private."""
         sent = self.tables[number]
         values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(sent.rows.names)]
         text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
@@ -275,14 +275,14 @@ class CombinedStages(Stages):
         self._make(connection, self._within)
 
     def _make(self, connection: duckdb.DuckDBPyConnection, tables: Iterable[Sent]) -> None:
-        """Make tables: public ones with their rows, private ones without."""
+        """Make the session's tables of a combination: public ones with rows, private ones empty."""
         for sent in tables:
             _make_empty(connection, sent.held, sent.kinds)
             connection.execute(f"CREATE TEMP VIEW {sent.relation} AS {sent.rows_from(sent.held)}")
             self._fill(connection, sent.data)
 
     def _fill(self, connection: duckdb.DuckDBPyConnection, streams: Iterable[bytes]) -> None:
-        """Put rows that come in into the tables whose they are."""
+        """Insert rows that a stage received into the tables of the combination."""
         batches = (batch for data in streams if data for batch in pa.ipc.open_stream(data))
         for schema, alike in groupby(batches, key=lambda batch: _Said(batch.schema)):
             sent, kinds = self.tables[schema.table], self._moved(schema.table).values()
@@ -291,12 +291,12 @@ class CombinedStages(Stages):
                 connection.execute(f"INSERT INTO {sent.held} SELECT {', '.join(values)} FROM arriving")
 
     def _moved(self, number: int) -> dict[str, str]:
-        """Return what is moved of a table: columns, with DuckDB's types."""
+        """Return the columns of a combined table that stages send, with DuckDB's types."""
         of_owners = [hop.sent for hop in self.hops if hop.owners == number]
         return of_owners[0] if of_owners else self.tables[number].kinds
 
     def _read(self) -> dict[str, set[str]]:
-        """Return the columns of each table that are read, as DuckDB's plans have them."""
+        """Return the columns of each combined table that DuckDB's plans read."""
         asked = [self._sql.partials(1)]
         made = {hop.gives for hop in self.hops}
         owners = {hop.owners: self.tables[hop.owners] for hop in self.hops if hop.owners not in made}
@@ -335,7 +335,7 @@ def _make_empty(connection: duckdb.DuckDBPyConnection, table: str, kinds: Mappin
 
 
 class _Said:
-    """A part's schema: equal where the rows are of the same table and types."""
+    """The schema of a sent part, equal where table and column types are."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.table = int((schema.metadata or {})[_TABLE.encode()])
@@ -348,7 +348,7 @@ class _Said:
 
 
 def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[bytes]:
-    """Read some columns of a public table, here, as streams for `CombinedStages.with_public`.
+    """Read columns of a public table in this process, as streams for `CombinedStages.with_public`.
 
     Raises:
         QueryError: they are too many to be sent to every worker.
@@ -371,7 +371,7 @@ def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[b
 
 
 def too_large() -> QueryError:
-    """Return what is said of a public table that cannot be sent to every worker."""
+    """Return the error of public tables that are too large to be sent to every worker."""
     return QueryError(
         f"join: public tables are larger than {PUBLIC_BYTES >> 20} MB in the columns that are read, which is "
         "too much to send to every worker; leave out before sf.public what no private row is joined with"
@@ -387,7 +387,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def _scans(plan: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each table that a plan reads, and the columns."""
+    """Yield each table that a DuckDB plan scans, and the columns."""
     for node in plan:
         told = node["extra_info"]
         if "Table" in told:

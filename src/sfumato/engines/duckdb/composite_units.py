@@ -29,7 +29,7 @@ _NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION|JSON|INTERVAL|VARIANT|BIGNUM|TIME 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the unit: SQL of its value, of the canonical form of that, as {}, and the form's type."""
+    """One part of a composite privacy unit: SQL of its value and of its canonical form."""
 
     unit: UnitPart
     value: str
@@ -41,7 +41,7 @@ class _Part:
 def composite(
     source: Source, schema: Schema, texts: Sequence[str], timezone: str
 ) -> tuple[Source, tuple[UnitPart, ...], list[Judged]]:
-    """Return a source with a column more, the composite unit.
+    """Return a source with one more column, the composite privacy unit.
 
     Args:
         source: rows.
@@ -93,7 +93,7 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
 
 
 def _kept(schema: Schema) -> str:
-    """Return what begins the names that columns are kept under: no name of theirs begins so."""
+    """Return a prefix for names of columns beside the composite unit, which no column has."""
     prefix = "kept "
     while any(name.casefold().startswith(prefix) for name in schema):
         prefix = f"_{prefix}"
@@ -105,7 +105,7 @@ def _zoned(column: Column) -> bool:
 
 
 def _canonical(type_name: str) -> tuple[str, str, str]:
-    """Return the kind of a type's values, SQL of a form that equal ones alone share, and its type."""
+    """Return SQL of the canonical form of a part of a composite unit, and its type."""
     text = "encode(CAST({0} AS VARCHAR))"  # bytes have no collation
     if type_name in _SMALL:
         return "a whole number", "CAST({0} AS BIGINT)", "BIGINT"
@@ -124,7 +124,7 @@ def _canonical(type_name: str) -> tuple[str, str, str]:
 def _with_unit(
     source: Source, schema: Schema, parts: Sequence[_Part], name: str, needed: Sequence[str], timezone: str
 ) -> Source:
-    """Write the unit beside the columns: these are kept under other names while expressions read them."""
+    """Write the SELECT that adds the composite unit to a source's columns."""
     kept = [identifier(f"{_kept(schema)}{i}") for i in range(len(schema))]
     there = ", ".join(f"part.{identifier(old)} AS {new}" for old, new in zip(schema, kept, strict=True))
     local = "".join(

@@ -65,7 +65,7 @@ _CLOSED = {
 
 
 class _Kind(NamedTuple):
-    """All that a new database follows from, and whose it is: a forked child leaves its parent's alone."""
+    """The settings that a pooled DuckDB database is opened with, and its process."""
 
     process: tuple[int, int]
     timezone: str
@@ -76,7 +76,7 @@ class _Kind(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A database that waits for a user, and how many sessions it has had."""
+    """An idle database in the connection pool, and how many sessions it has had."""
 
     kind: _Kind
     database: duckdb.DuckDBPyConnection
@@ -99,7 +99,7 @@ def connect(
     large_texts: bool = False,
     own_types: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that sees no Python variable and keeps what it spills to itself.
+    """Open a DuckDB database in memory that sees no Python variable and spills to a folder of its own.
 
     Args:
         timezone: in which times with a zone are read as texts, dates and hours, as DuckDB calls it.
@@ -145,7 +145,7 @@ def unknown_optimizers(names: Iterable[str]) -> list[str]:
 def closed(
     timezone: str = UTC, resources: Resources = DEFAULTS, *, locked: bool = False
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """Lend a session of a database that reaches nothing but the tables that it is given; as for `lent`.
+    """Check out a session of a database that reaches nothing but the tables that it is given.
 
     Args:
         timezone: as for `connect`.
@@ -191,7 +191,7 @@ def _zones() -> dict[str, str]:
 def lender(
     timezone: str = UTC, resources: Resources = DEFAULTS
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
-    """Return what lends sessions in one time zone."""
+    """Return a function that checks out database sessions in one time zone."""
     return partial(_lent, timezone, resources)
 
 
@@ -203,7 +203,7 @@ def lent(
     own_types: bool = False,
     leaves_nothing: bool = False,
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """Lend a session of a database that nobody else has meanwhile; as for `connect`.
+    """Check out a session of a pooled database, which nobody else has meanwhile.
 
     What it is to keep must be temporary. A result that is still to be read holds the database.
 
@@ -257,7 +257,7 @@ def _opened_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
 
 
 def _taken(kind: _Kind) -> _Waiting | None:
-    """Take the one of a kind that was given back last."""
+    """Take the idle database of a kind that was returned to the pool last."""
     for number in reversed(list(_idle)):
         found = _idle.get(number)  # another thread may have taken it, and may before the next line
         if found is not None and found.kind == kind and _idle.pop(number, None) is not None:
@@ -266,7 +266,7 @@ def _taken(kind: _Kind) -> _Waiting | None:
 
 
 def _give_back(given: _Waiting) -> None:
-    """Let a database wait; the one that waited longest is closed where they are too many."""
+    """Return a database to the pool; the one that is idle longest is closed where they are too many."""
     _idle[next(_numbers)] = given
     for number in list(_idle)[: -sizes.IDLE_DATABASES]:
         found = _idle.pop(number, None)
@@ -275,7 +275,7 @@ def _give_back(given: _Waiting) -> None:
 
 
 def _as_new(database: duckdb.DuckDBPyConnection) -> bool:
-    """Whether nothing is left of a session that is closed; one that is broken does not say so."""
+    """Whether a pooled database has nothing left from its last session."""
     with suppress(duckdb.Error), database.cursor() as look:
         (place,), *left = look.execute(_LEFT).fetchall()
         # Its folder may be cleared away before the next user comes, and DuckDB makes none anew.

@@ -49,7 +49,7 @@ def kept_pairs(
     only: str = "",
     small: bool = False,
 ) -> dict[str, str]:
-    """Return common table expressions, in order; the last, `kept`, has u, the keys, n and the aggregates.
+    """Return table expressions that keep each unit in at most `limit` groups; the last is `kept`.
 
     Args:
         source: rows with columns u and `keys`.
@@ -92,7 +92,7 @@ def kept_pairs(
 def first_pairs(
     pairs: str, keys: Sequence[str], limit: int, salt: int, small: bool = False
 ) -> dict[str, str]:
-    """Return the same choice from pairs that are built already; the last is `kept`, with all columns."""
+    """Return table expressions that apply the group limit to unit-group pairs that are built already."""
     if small:
         return {"kept": f"SELECT * FROM {pairs} {_first(keys, limit, salt)}"}
     return {
@@ -117,7 +117,7 @@ def _order(keys: Sequence[str], salt: int) -> str:
 
 
 def _cut(hashes: str, limit: int) -> str:
-    """Return (u, below): for units of more than `limit` rows, a hash up to which they have as many groups."""
+    """Return a SELECT of a hash below which a unit has at least as many groups as the limit."""
     words = 1
     while words < sizes.BITMAP_WORDS and sizes.GROUPS_PER_WORD * words < limit:
         words *= 2
@@ -158,7 +158,7 @@ def _cut(hashes: str, limit: int) -> str:
 
 
 def _bit_count(bits: str) -> str:
-    """Write the number of set bits. DuckDB gives a TINYINT, and sums of TINYINTs overflow at 128."""
+    """Write the number of set bits, for the group limit's bitmaps. DuckDB gives a TINYINT."""
     return f"CAST(bit_count({bits}) AS BIGINT)"
 
 
@@ -171,7 +171,7 @@ def _bitmap(word: int, words: int) -> str:
 
 
 def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dict[str, str]:
-    """Return common table expressions, in order; the last, `near`, has the columns of the rows that are kept.
+    """Return table expressions that keep at most `limit` rows of each unit; the last is `near`.
 
     Args:
         source: rows with the columns.
@@ -194,19 +194,19 @@ def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dic
 
 
 def counted_rows(source: str, columns: Sequence[str]) -> str:
-    """Return a SELECT of rows that differ, each with how many there are of it, n."""
+    """Return a SELECT of different rows with their numbers, for a limit of rows."""
     named = ", ".join(columns)
     return f"SELECT {named}, count(*) AS n FROM {source} GROUP BY {named}"
 
 
 def joined_counts(source: str, columns: Sequence[str]) -> str:
-    """Return the same of several such counts, added up."""
+    """Return a SELECT that adds up counts of equal rows, for a limit of rows."""
     named = ", ".join(columns)
     return f"SELECT {named}, CAST(sum(n) AS BIGINT) AS n FROM {source} GROUP BY {named}"
 
 
 def written_out(counts: str, columns: Sequence[str]) -> str:
-    """Return a SELECT of the rows themselves, from how many there are of each."""
+    """Return a SELECT of each row as often as it was counted, for a limit of rows."""
     named = ", ".join(columns)
     blocks = f"SELECT {named}, n, unnest(range(0, n, {sizes.COPIES})) AS start FROM ({counts})"
     copies = f"SELECT {named}, unnest(range(start, least(n, start + {sizes.COPIES}))) FROM ({blocks})"
@@ -214,7 +214,7 @@ def written_out(counts: str, columns: Sequence[str]) -> str:
 
 
 def weighted(pairs: str, limit: int) -> dict[str, str]:
-    """Return common table expressions, in order; the last, `kept`, has all pairs with their weight.
+    """Return table expressions that scale contributions of units over the group limit; the last is `kept`.
 
     Args:
         pairs: what each unit has in each group, with columns u and n.

@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Stored:
-    """A column of a table in a database.
+    """A column of a table in an SQLite or PostgreSQL database.
 
     Args:
         name: of the column.
@@ -56,25 +56,25 @@ class Reader(Protocol):
     """A connection to a database, in one read transaction from its first query to its end."""
 
     def tables(self) -> list[str]:
-        """Return the names of tables and views."""
+        """Return the names of a database's tables and views."""
         ...
 
     def columns(self, table: str) -> list[Stored]:
-        """Return the columns of a table."""
+        """Return the columns of a database table."""
         ...
 
     def batches(self, table: str, columns: Sequence[Stored]) -> Generator[pa.RecordBatch]:
-        """Yield a table's rows; at most one table is read at a time."""
+        """Yield rows of a database table; at most one table is read at a time."""
         ...
 
     def close(self) -> None:
-        """End the transaction."""
+        """End the database's read transaction."""
         ...
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a table of a database is.
+    """The address of a table in a database.
 
     Args:
         database: what is told of the database; no password.
@@ -92,7 +92,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of a database table in messages."""
         return f"{self.database}/{self.table}"
 
 
@@ -101,7 +101,7 @@ _open: ContextVar[dict[str, Reader] | None] = ContextVar("_open", default=None)
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """Let all tables of a database that are read in this block be read in one transaction."""
+    """Read all tables of a database in this block in one transaction."""
     if _open.get() is not None:
         yield
         return
@@ -138,7 +138,7 @@ def _close(reader: Reader) -> None:
 def open_table(
     address: Address, resources: Resources, columns_of: Callable[[list[Stored]], list[Stored]]
 ) -> Source:
-    """Open a table; no row is read.
+    """Open a database table as a source; no row is read.
 
     Args:
         address: where it is.
@@ -202,14 +202,14 @@ def _cast(one: Stored) -> str:
 
 
 def _asked(address: Address, ask: Callable[[], list]) -> list:  # type: ignore[type-arg]
-    """Ask a database of its tables; its own texts may quote what it was asked with."""
+    """Query a database's list of tables; its own error texts are dropped."""
     with suppress(Exception), in_own_words():
         return ask()
     raise EngineError(f"scan: {address.database} cannot be asked for its tables; may this user read them?")
 
 
 def unreachable(database: str, why: str) -> SfumatoError:
-    """Return the error of a database that cannot be connected to; `why` has nothing of its address."""
+    """Return the error of a database that cannot be connected to, without its address."""
     return EngineError(f"scan: {database} cannot be connected to: {why}")
 
 
@@ -246,7 +246,7 @@ _AS_TEXT = "CASE WHEN typeof({0}) IN ('text', 'integer', 'real') THEN CAST({0} A
 
 
 def sqlite_address(path: str) -> Address | None:
-    """Return where a table is that a path names: sqlite:///FILE/TABLE, or FILE.sqlite/TABLE; else None.
+    """Return the SQLite table that a path names: sqlite:///FILE/TABLE or FILE.sqlite/TABLE; else None.
 
     A file that ends in `.db` is one of SQLite where it begins like one.
     """
@@ -279,7 +279,7 @@ def _is_sqlite(file: str) -> bool:
 
 
 def sqlite_typed(stored: list[Stored], types: object, name: str) -> list[Stored]:
-    """Return columns with the types that somebody declares for them."""
+    """Return columns of an SQLite table with declared types."""
     wanted = column_types.checked_types(types)
     if wanted is None:
         return stored
@@ -299,7 +299,7 @@ def _kind(text: str) -> str:
 
 
 class SqliteReader:
-    """One read transaction on a file of SQLite.
+    """One read transaction on an SQLite file.
 
     Args:
         file: as it was given, for messages.
@@ -327,7 +327,7 @@ class SqliteReader:
         raise unreachable(file, "it is no file of SQLite, is encrypted or damaged, or must not be read")
 
     def tables(self) -> list[str]:
-        """Return the names of tables and views."""
+        """Return the names of tables and views in an SQLite file."""
         found = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
             "AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
@@ -335,7 +335,7 @@ class SqliteReader:
         return [name.decode("utf-8", "replace") for (name,) in found]
 
     def columns(self, table: str) -> list[Stored]:
-        """Return the columns of a table; those without a type are text."""
+        """Return the columns of an SQLite table; those without a type are text."""
         found = self._connection.execute(f"PRAGMA table_xinfo({identifier(table)})").fetchall()
         return [
             _sqlite_column(
@@ -346,7 +346,7 @@ class SqliteReader:
         ]
 
     def batches(self, table: str, columns: Sequence[Stored]) -> Generator[pa.RecordBatch]:
-        """Yield a table's rows."""
+        """Yield the rows of an SQLite table."""
         schema = pa.schema([(one.name, one.arrow) for one in columns])
         text = f"SELECT {', '.join(one.value for one in columns)} FROM {identifier(table)} AS part"
         with closing(self._connection.execute(text)) as cursor:
@@ -358,7 +358,7 @@ class SqliteReader:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def close(self) -> None:
-        """End the transaction."""
+        """End the read transaction of an SQLite file."""
         self._connection.close()
 
 
@@ -422,7 +422,7 @@ _REASONS = (
 
 
 def postgres_address(url: str) -> Address | None:
-    """Return where a table is that a URL names: postgresql://user@host/database/table; else None.
+    """Return the PostgreSQL table that a URL names: postgresql://user@host/database/table; else None.
 
     Raises:
         EngineError: the address cannot be read.
@@ -445,7 +445,7 @@ def postgres_address(url: str) -> Address | None:
 
 
 class PostgresReader:
-    """One read transaction, in which all rows are those of one moment.
+    """One read transaction on a PostgreSQL database.
 
     Args:
         shown: what messages call the database.
@@ -491,11 +491,11 @@ class PostgresReader:
             )
 
     def tables(self) -> list[str]:
-        """Return the names of tables and views; those of other schemas than `public` with their schema."""
+        """Return the names of PostgreSQL tables and views, with their schema where it is not `public`."""
         return [called for called, _, _ in self._rows(_TABLES)]
 
     def columns(self, table: str) -> list[Stored]:
-        """Return the columns of a table; what has no type of DuckDB is text.
+        """Return the columns of a PostgreSQL table; types that DuckDB lacks are text.
 
         NOT NULL is not believed: of foreign tables, which others may inherit from, nobody enforces it.
         """
@@ -509,7 +509,7 @@ class PostgresReader:
         return [_postgres_column(*row) for row in found]
 
     def batches(self, table: str, columns: Sequence[Stored]) -> Generator[pa.RecordBatch]:
-        """Yield a table's rows."""
+        """Yield the rows of a PostgreSQL table."""
         schema, name = self._place(table)
         values = ", ".join(f"{one.value} AS {identifier(one.name)}" for one in columns)
         wanted = pa.schema([(one.name, one.arrow) for one in columns])
@@ -520,7 +520,7 @@ class PostgresReader:
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=wanted)
 
     def close(self) -> None:
-        """End the transaction."""
+        """End the read transaction of a PostgreSQL database."""
         self._connection.close()
 
     def _run(self, text: str) -> None:
@@ -533,7 +533,7 @@ class PostgresReader:
             return list(cursor.fetchall())
 
     def _place(self, table: str) -> tuple[str, str]:
-        """Return the schema and the name of a table; a dot may be in either."""
+        """Return schema and name of a PostgreSQL table; a dot may be in either."""
         order = order_by(["schema", "name"], ["schema = 'public'"])
         text = f"SELECT * FROM ({_TABLES}) AS known WHERE called = {literal(table)} {order}"
         return next(((schema, name) for _, schema, name in self._rows(text)), ("public", table))

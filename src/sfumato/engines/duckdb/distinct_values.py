@@ -22,7 +22,7 @@ KINDS = (DistinctMatched, DistinctShared)
 
 @dataclass(frozen=True)
 class Rows:
-    """Queries of the values of one group, and of the units that have them.
+    """Queries of the distinct values of one group, and of the units that have them.
 
     Args:
         values: a query of `leaf`, which is a value or its code; also of rows without a unit.
@@ -37,7 +37,7 @@ class Rows:
 
 
 def plain(type_name: str) -> bool:
-    """Return whether DuckDB groups values in less time than their hashes."""
+    """Return whether DuckDB counts distinct values faster than their hashes."""
     return (type_name in INTEGERS and "HUGE" not in type_name) or type_name in (
         "DATE",
         "TIMESTAMP",
@@ -46,7 +46,7 @@ def plain(type_name: str) -> bool:
 
 
 def shares(statistic: DistinctShared, having: str, in_part: bool) -> str:
-    """Write what a unit brings to a value with each row; `having` is how many of its rows have a value."""
+    """Write the share of a distinct value that each row of a unit contributes."""
     whole = 1 << -statistic.exponent
     each = (
         f"CASE WHEN {having} <= {statistic.values} THEN {whole}::BIGINT "
@@ -56,7 +56,7 @@ def shares(statistic: DistinctShared, having: str, in_part: bool) -> str:
 
 
 def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
-    """Return what units bring, a list for each group: of hashes with shares of them, or of units' own hashes.
+    """Return a SELECT of the distinct values that units contribute to each group, as lists.
 
     Args:
         statistic: the number.
@@ -73,7 +73,7 @@ def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
 
 
 def _sure_and_rest(most: int, keys: Sequence[str], units: str, ones: str | None = None) -> tuple[str, str]:
-    """Return expressions with the values that are `sure`, once each, and a query of what is left of sets."""
+    """Return SQL of distinct values that surely count, and of the sets left for a matching."""
     # Who has no more values than the limit brings them all in some largest matching: each of these values is
     # as good as brought by a unit of its own. Of the others only what is left of their sets is needed.
     columns, same = "".join(f"{k}, " for k in keys), [f"rest.{k} IS NOT DISTINCT FROM sure.{k}" for k in keys]
@@ -90,7 +90,7 @@ def _sure_and_rest(most: int, keys: Sequence[str], units: str, ones: str | None 
 
 
 def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
-    """Return the lists of each group, of several tables of them put together."""
+    """Return a SELECT that joins lists of distinct values of each group from several stages."""
     columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
     if isinstance(statistic, DistinctMatched):
         return _grouped(f"flatten(list({name})) AS {name}", keys, f"SELECT * FROM {lists}")
@@ -103,7 +103,7 @@ def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
 
 
 def counted(statistic: Distinct, keys: Sequence[str], units: str, ones: str) -> str:
-    """Return the number of each group; of a matching how many values are `sure`, and `sets` for `matched`.
+    """Return a SELECT of each group's number of distinct values, or the sets left for a matching.
 
     Args:
         statistic: the number.
@@ -125,7 +125,7 @@ def counted(statistic: Distinct, keys: Sequence[str], units: str, ones: str) -> 
 
 
 def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
-    """The same, of lists by group of several tables."""
+    """Return a SELECT of each group's number of distinct values from lists of several stages."""
     columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
     if isinstance(statistic, DistinctMatched):
         sets = joined(statistic, keys, lists)
@@ -136,7 +136,7 @@ def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> st
 
 
 def nothing(statistic: Distinct) -> str:
-    """Return the number of a group without units, as `counted` has it."""
+    """Return SQL of the number of distinct values of a group without units."""
     return "0" if isinstance(statistic, DistinctShared) else "{'sure': 0::BIGINT, 'sets': []}"
 
 

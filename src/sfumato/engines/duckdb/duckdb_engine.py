@@ -57,7 +57,7 @@ _NOTHING = Taken()
 
 
 class DuckDBEngine(Owned):
-    """Evaluates exact queries on one source. Made by `DuckDBEngine.open`."""
+    """Evaluates exact queries on one source with DuckDB. Made by `DuckDBEngine.open`."""
 
     looks_first = True
     _called = "table"
@@ -90,7 +90,7 @@ class DuckDBEngine(Owned):
         encoding: str | None = None,
         resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
-        """Open a source as `sfumato.scan` takes it."""
+        """Open a source as a DuckDB engine, as `sfumato.scan` takes it."""
         zone = checked_timezone("timezone", timezone)
         opened = open_source(source, types, multiline, encoding, resources)
         made = cls(opened.in_timezone(zone), resources)
@@ -98,17 +98,17 @@ class DuckDBEngine(Owned):
         return made
 
     def of_rows(self, rows: pa.Table) -> DuckDBEngine:
-        """Return an engine on rows in memory."""
+        """Return a DuckDB engine on rows in memory."""
         return DuckDBEngine.open(rows, self.timezone, resources=self._resources)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the explanation of a release says of the source."""
+        """Notes on the engine's source for the explanation of a release."""
         return self._source.notes
 
     @property
     def inferred_types(self) -> Mapping[str, str] | None:
-        """The types of columns, as they would be declared, if they were inferred from rows; else None."""
+        """The engine's guessed column types as a declaration; None where none were guessed."""
         return self._opened.inferred
 
     @property
@@ -118,12 +118,12 @@ class DuckDBEngine(Owned):
 
     @property
     def resources(self) -> Resources:
-        """What it may take of the machine."""
+        """The memory, threads and folder that this DuckDB engine may use."""
         return self._resources
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths and patterns that rows are read from; none where they are in memory."""
+        """The paths and patterns that this DuckDB engine reads; none for rows in memory."""
         return self._opened.files
 
     @property
@@ -138,18 +138,18 @@ class DuckDBEngine(Owned):
 
     @property
     def relation(self) -> str:
-        """What stands behind FROM, once the rows are there."""
+        """SQL behind FROM for this engine's rows, once they are loaded."""
         return self._source.relation
 
     def named(self, relation: str) -> DuckDBEngine:
-        """Return an engine on rows of this one's columns that a session will have under a name."""
+        """Return a DuckDB engine with the same columns, on rows that a session has under a name."""
         source = replace(self._source, relation=relation, pending=None, again=None, rows=None, looked=None)
         made = DuckDBEngine(replace(source, anywhere=True), self._resources)
         made.origin = self.origin
         return made
 
     def in_timezone(self, zone: str) -> DuckDBEngine:
-        """Return an engine on the same rows that reads times with a zone in another one.
+        """Return a DuckDB engine on the same rows that reads times in another time zone.
 
         Of one zone it is the same engine, as long as one is used.
 
@@ -173,19 +173,19 @@ class DuckDBEngine(Owned):
         return made
 
     def reads(self, query: ExactQuery, others: Sequence[str] = ()) -> list[str]:
-        """Return the source's columns that a query, and others that are named, may read, in its order."""
+        """Return the source columns that an exact query may read on this engine, in order."""
         values = [*others, *(column for s in query.statistics for column in s.columns)]
         return self.read_by([query.unit, *query.keys, *values], query.steps)
 
     def read_by(self, columns: Sequence[str], steps: Sequence[Step]) -> list[str]:
-        """Return the source's columns that steps, and columns after them, may read, in its order."""
+        """Return the source columns that steps and the columns after them may read, in order."""
         named = set(map(same_name, columns))
         for one in self._steps.judged(steps):
             named |= one.columns
         return [name for name in self.schema() if same_name(name) in named]
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
+        """Return the engine's columns after the steps."""
         known = self._steps.known(steps)
         if known is None:
             self._check_home()
@@ -193,18 +193,18 @@ class DuckDBEngine(Owned):
         return known
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
-        """Return columns in which no two rows have the same values, as far as their making tells."""
+        """Return columns of this engine in which no two rows have the same values, where known."""
         changed = {step.name.casefold() for step in steps if isinstance(step, Derive)}
         columns = self._source.unique
         return () if changed & set(map(str.casefold, columns)) else columns
 
     @property
     def row_count(self) -> int | None:
-        """How many rows there are before any step, where that is known without reading them."""
+        """The number of rows before any step, where the engine knows it without reading."""
         return self._opened.rows
 
     def most_alike(self, columns: Sequence[str], steps: Sequence[Step] = ()) -> int:
-        """Return how many rows of a public table have the same values in some columns, at most.
+        """Return how many rows of this public table share their values in some columns, at most.
 
         It is looked at once, and holds for as long as this engine is used.
 
@@ -230,12 +230,12 @@ class DuckDBEngine(Owned):
         raise EngineError(f"{self._opened.name}: DuckDB stopped while it read the rows of this public table")
 
     def total(self, query: ExactQuery) -> ExactQuery:
-        """Return the query with its row expressions in a form that cannot raise."""
+        """Return the exact query with its row expressions in their safe form."""
         return replace(query, steps=tuple(self._steps.total(query.steps)))
 
     @in_own_words()
     def public_keys(self, keys: Sequence[str], values: object, steps: Sequence[Step]) -> pa.Table:
-        """Return public keys with the key columns' types, sorted."""
+        """Return public group keys with the types of this engine's columns, sorted."""
         schema = self.schema(steps)
         table = as_table(keys, values)
         with self._source.session() as session:
@@ -244,11 +244,11 @@ class DuckDBEngine(Owned):
     def statistics(
         self, query: ExactQuery, batch_rows: int, salt: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics, sorted by key; of one salt with the same choice of groups."""
+        """Yield the exact statistics of a query on DuckDB, sorted by key."""
         return self._reader.statistics(self._asked(query), batch_rows, salt)
 
     def contributions(self, asked: Contributions) -> Contributed:
-        """Return what units bring to groups under many limits, exactly: for the owner of the rows alone.
+        """Return what units contribute under many limits, exactly: for the owner of the rows alone.
 
         Raises:
             RefusalError: the table was opened for analysts.
@@ -264,7 +264,7 @@ class DuckDBEngine(Owned):
     def rows(
         self, columns: Sequence[str], *, any_value: bool = False
     ) -> AbstractContextManager[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Open a session for exact looks at the rows, which are for their owner alone.
+        """Open a DuckDB session on the exact rows, for their owner alone.
 
         Args:
             columns: those that are looked at.
@@ -292,7 +292,7 @@ class DuckDBEngine(Owned):
             )
 
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
-        """Refuse noise that is known, where the table was opened for analysts, and joins that make too much.
+        """Refuse a release with known noise on a table for analysts, or with joins that make too much.
 
         Raises:
             RefusalError, QueryError: as said.
@@ -308,7 +308,7 @@ class DuckDBEngine(Owned):
         return made
 
     def combined(self, how: Combination) -> DuckDBEngine:
-        """Return an engine on the rows of a join, a union, or one row for each unit.
+        """Return a DuckDB engine on a combination of tables: a join, a union, or one row per unit.
 
         Of the same tables, put together in the same way, it is the same engine, as long as one is used.
         Public tables are read in the time zone of the private ones.
@@ -336,11 +336,11 @@ class DuckDBEngine(Owned):
 
     @property
     def made_up(self) -> bool:
-        """Whether its rows are made up, so that nothing is private, and nothing need be paid."""
+        """Whether this engine's rows are made up, so that no budget is charged."""
         return bool(self._opened.made_up)
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
-        """Return an engine on made-up rows with the same columns; none of its own is read."""
+        """Return a DuckDB engine on made-up rows with the same columns; no row is read."""
         if self.how is not None:
             raise QueryError(
                 "dummy: this table is made of others; take dummy tables of these before they are joined, or "
@@ -361,11 +361,11 @@ class DuckDBEngine(Owned):
         return made
 
     def on(self, other: Callable[[Source], Source], resources: Resources | None = None) -> DuckDBEngine:
-        """Return an engine on another source with the same columns, made of this one's."""
+        """Return a DuckDB engine on another source that is made from this one's."""
         return DuckDBEngine(other(self._source), resources or self._resources)
 
     def composite(self, parts: Sequence[str], timezone: str) -> tuple[DuckDBEngine, tuple[UnitPart, ...]]:
-        """Return an engine on these rows with a column more, a privacy unit of several parts, and the parts.
+        """Return a DuckDB engine with one more column, a composite privacy unit, and its parts.
 
         Args:
             parts: columns, and expressions of one row's columns.
@@ -387,7 +387,7 @@ class DuckDBEngine(Owned):
         return unit_local_table(text, tables)
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
-        """Return what is read, and what steps keep and derive, as plain data."""
+        """Return the engine's table and what steps keep and derive, as plain data for the canonical form."""
         schema = self.schema(steps)  # which judges them
         found = self.origin.content(steps)
         zoned = any("TIME ZONE" in column.type_name for column in (*schema.values(), *self.schema().values()))
@@ -395,7 +395,7 @@ class DuckDBEngine(Owned):
         return found | ({"timezone": self.timezone} if told else {})
 
     def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
-        """Whether steps, or how the rows are made, may follow from the time zone in which times are read."""
+        """Whether steps of this engine, or its tables, depend on the time zone."""
         if any(one.zoned for one in self._steps.judged(steps)):
             return True
         parts = [part for part in ([] if self.how is None else all_parts(self.how))]
@@ -406,15 +406,15 @@ class DuckDBEngine(Owned):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What a catalog calls the tables that the rows are of."""
+        """The catalog's names of this engine's tables."""
         return self.origin.titles
 
     def titled(self, title: str) -> None:
-        """Let the table have the name that its owner gives it."""
+        """Give this engine's table the name that a catalog declares."""
         self.origin = replace(self.origin, title=title)
 
     def _check_here(self) -> None:
-        """Refuse to read rows that only stand for those of a service."""
+        """Refuse to read rows of an engine that only stands for a service's table."""
         self._check_home()
         if self._opened.elsewhere:
             raise RefusalError(
@@ -429,7 +429,7 @@ class DuckDBEngine(Owned):
         return engine.rows_after(part)
 
     def rows_after(self, part: Part) -> Rows:
-        """Return the rows of this engine after steps, for a combination."""
+        """Return this engine's rows after steps, to be combined with other tables."""
         after = partial(stepped, steps=self._steps.total(part.steps), columns=list(self.schema(())))
         return Rows(self._source, after, part.schema, part.unit, self.unique(part.steps))
 
@@ -441,7 +441,7 @@ class DuckDBEngine(Owned):
         unsafe_words: Words | None = None,
         pay: ChargeBudget = no_charge,
     ) -> Release:
-        """Return the release, whose noise is drawn when it is first looked at."""
+        """Return the DuckDB engine's release of a plan; noise is drawn on first access."""
         self.check_release(plan, unsafe_words)
         made = Release(plan, self, confidence=confidence, unsafe_words=unsafe_words)
         made._take(pay())
@@ -454,7 +454,7 @@ class DuckDBEngine(Owned):
         unsafe_words: Words | None = None,
         pay: ChargeBudget = no_charge,
     ) -> TopRelease:
-        """Return the release of the largest groups, which is drawn when it is first looked at."""
+        """Return the DuckDB engine's release of the largest groups; it is drawn on first access."""
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
         check_joined_rows(self.origin.how, _counted, _alike)
@@ -464,7 +464,7 @@ class DuckDBEngine(Owned):
 
 
 def _zones(how: Combination | Reached) -> list[str]:
-    """Return the time zones of private tables, or of all where none is private, each once; UTC of none."""
+    """Return the time zones of a combination's private tables, each once; UTC of none."""
     parts = private_parts(how) or all_parts(how)
     zones = [part.engine.timezone for part in parts if isinstance(part.engine, DuckDBEngine)]
     return list(dict.fromkeys(zones)) or [UTC]

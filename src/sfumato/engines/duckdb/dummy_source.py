@@ -34,7 +34,7 @@ _LARGEST = 2**62
 
 
 def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
-    """Make rows up, in a database of their own.
+    """Open made-up rows as a source, in a database of their own.
 
     Args:
         given: which.
@@ -70,7 +70,7 @@ def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
 
 
 def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
-    """Return by which numbers the rows of several private tables were made up; none if they were not.
+    """Return the numbers that made-up private tables share; none where they are real.
 
     Raises:
         QueryError: some of the tables were, and others not.
@@ -84,14 +84,14 @@ def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int
 
 
 def _bits(given: DummyRows, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return a whole number from 0 to 2^62 - 1 for each row."""
+    """Return a pseudo-random whole number below 2^62 for each made-up row."""
     key = f"{given.making.seed}\0{given.name}\0{name.casefold()}"
     stream = hashlib.shake_128(key.encode("utf-8", "surrogatepass")).digest(8 * given.making.rows)
     return (np.frombuffer(stream, "<u8") >> np.uint64(2)).astype(np.int64)
 
 
 def _value(given: DummyRows, name: str, number: int) -> str:
-    """Return SQL of a column's values."""
+    """Return SQL of a column's made-up values."""
     kind, known, bits = given.columns[name], given.known.get(name, Known()), f"r{number}"
     if name == given.unique and name != given.unit:
         return _named(kind, "(i + 1)", name.casefold())
@@ -109,7 +109,7 @@ def _value(given: DummyRows, name: str, number: int) -> str:
 
 
 def _skewed(bits: str, count: int) -> str:
-    """Return SQL of a number from 1 to count: each once, then low ones more often, as people are unlike."""
+    """Return SQL of a made-up unit number: each once, then low ones more often."""
     square = f"(({bits} % 65536) * ({bits} % 65536)) // 65536"
     return f"CASE WHEN i < {count} THEN i + 1 ELSE 1 + ({square} * {count}) // 65536 END"
 
@@ -119,7 +119,7 @@ def _is_made(kind: str) -> bool:
 
 
 def _named(kind: str, number: str, name: str) -> str:
-    """Return SQL of a value that stands for a number, and for no other as far as the type has so many."""
+    """Return SQL of a made-up value that stands for one number."""
     if kind in INTEGERS:
         return f"1 + ({number} - 1) % {_most(kind)}"
     if kind in FLOATS:
@@ -133,13 +133,13 @@ def _named(kind: str, number: str, name: str) -> str:
 
 
 def _most(kind: str) -> int:
-    """Return the largest whole number of a type; of wide ones, one that is large enough."""
+    """Return the largest made-up whole number of a type."""
     bits = {"TINYINT": 7, "UTINYINT": 7, "SMALLINT": 15, "USMALLINT": 15}.get(kind, 31)
     return int((1 << bits) - 1)
 
 
 def _made(kind: str, bits: str, name: str, bounds: tuple[Fraction, Fraction] | None) -> str:
-    """Return SQL of a value of a type that follows from whole numbers; NULL of types that are not made up."""
+    """Return SQL of a made-up value of a type; NULL of types that are not made up."""
     if kind in INTEGERS:
         return _whole(kind, bits, bounds)
     if kind in FLOATS or _DECIMAL.fullmatch(kind):

@@ -46,7 +46,7 @@ def is_address(path: str) -> bool:
 
 
 def called(address: str) -> str:
-    """Return what messages call an address: without user, password and options, in which keys may be.
+    """Return a file address without user, password and options, as messages show it.
 
     >>> called("https://ann:secret@example.org/visits.csv?signature=3f")
     'https://example.org/visits.csv'
@@ -56,7 +56,7 @@ def called(address: str) -> str:
 
 
 def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
-    """Return copies of the files at an address.
+    """Return local copies of the files at an address, s3://, https:// and others.
 
     Args:
         address: of a file, or a pattern of several: `*` in a name, `**` for folders.
@@ -81,7 +81,7 @@ def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
 
 
 def _opened(address: str) -> tuple[Any, str]:
-    """Return the files that a server has, as fsspec sees them, and the path there."""
+    """Return the fsspec file system of an address, and the path there."""
     try:
         from fsspec.core import url_to_fs
         from fsspec.implementations.arrow import ArrowFSWrapper
@@ -105,7 +105,7 @@ def _opened(address: str) -> tuple[Any, str]:
 
 
 def _matching(files: Any, pattern: str) -> list[str]:
-    """Return the paths of files that fit a pattern."""
+    """Return the remote paths that fit a pattern in an address."""
     if not hasattr(files, "fs"):
         return sorted(files.glob(pattern))
     # fsspec asks for one folder after the other, and Google's storage has none.
@@ -118,7 +118,7 @@ def _matching(files: Any, pattern: str) -> list[str]:
 
 
 def _copied(files: Any, path: str, address: str, ending: str, resources: Resources) -> str:
-    """Return the copy of a file, which is fetched if none is there yet."""
+    """Return the local copy of a remote file, which is fetched if none is there yet."""
     name, told = called(address), files.info(path)
     if told.get("type") == "directory":
         raise EngineError(
@@ -154,7 +154,7 @@ def _packing(path: str) -> str:
 
 
 def _unreachable(name: str, error: Exception) -> SfumatoError:
-    """Return the error of files that cannot be fetched; the text of the other one may hold keys."""
+    """Return the error of a remote file that cannot be fetched; the library's text may hold keys."""
     why: dict[type[Exception], str] = {
         FileNotFoundError: "there is no such file, or no server that answers",
         PermissionError: "its server refuses access; are the credentials right?",
@@ -177,7 +177,7 @@ _PACKED = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class Files:
-    """Files that are read as one table.
+    """Files of one kind that are read as one table.
 
     Args:
         name: what messages call them.
@@ -195,7 +195,7 @@ class Files:
 
 
 def as_paths(source: object) -> tuple[str, ...] | None:
-    """Return the paths that a source is given by, where it is a path or a list of them; else None.
+    """Return the file paths that a source is given by: one path or a list; else None.
 
     What a list has may be rows, given by mistake, which no message may quote: each must end as a path does.
     """
@@ -212,7 +212,7 @@ def _ends_as_path(text: str) -> bool:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text reads as the path of a file, there or not, rather than as the name of a table."""
+    """Whether a text reads as a file path, rather than as the name of a table."""
     stem = text.lower()
     for packed in _PACKED:
         stem = stem.removesuffix(packed)
@@ -220,7 +220,7 @@ def is_path(text: str) -> bool:
 
 
 def ending(source: object) -> str:
-    """Return what kind of file a source is of, as far as its path says, or what is in its folder; else ''."""
+    """Return the file ending that tells a source's kind, also of a folder; else ''."""
     paths = as_paths(source)
     if not paths:
         return ""
@@ -230,7 +230,7 @@ def ending(source: object) -> str:
 
 
 def files_of(paths: Sequence[str], resources: Resources) -> Files:
-    """Return the files that paths, patterns, folders and addresses name, fetched where they are elsewhere.
+    """Return the files that paths, patterns, folders and addresses name; remote ones are fetched.
 
     Args:
         paths: as `as_paths` gives them.
@@ -260,7 +260,7 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
 
 
 def _check_files(files: Sequence[str], where: str) -> None:
-    """Refuse what is none, whose rows would come twice, or whose name means others too."""
+    """Refuse a path that is no file, is there twice, or that DuckDB takes for a pattern."""
     seen: set[str] = set()
     for file in files:
         if not os.path.isfile(file):  # a pipe, at which reading would wait for ever, or a link to nothing
@@ -309,7 +309,7 @@ def _check_kind(path: str, suffix: str) -> None:
 
 
 def _of_folder(path: str) -> Files:
-    """Return the files in a folder, and in folders in it: all that have an ending of one kind."""
+    """Return the files of one kind in a folder and in folders in it."""
     inside = list(_inside(path))
     endings = sorted({_ending(file) for file in inside})
     if not endings:
@@ -330,7 +330,7 @@ def _of_folder(path: str) -> Files:
 
 
 def _inside(folder: str) -> Iterator[str]:
-    """Yield files that can be read, but for hidden ones and marks of programs, as _SUCCESS."""
+    """Yield readable files in a folder, without hidden files and marks such as _SUCCESS."""
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         if os.path.realpath(place) in seen:  # by a link to a folder around it, which would go on for ever
@@ -344,7 +344,7 @@ def _inside(folder: str) -> Iterator[str]:
 
 
 def _ending(path: str) -> str:
-    """Return what kind of file a path says it is of, packed or not."""
+    """Return the file ending of a path without that of compression."""
     suffix = Path(path).suffix.lower()
     return Path(Path(path).stem).suffix.lower() if suffix in _PACKED else suffix
 
@@ -354,7 +354,7 @@ def _family(suffix: str) -> str:
 
 
 def database(path: str) -> tuple[str, str, str]:
-    """Return the file of DuckDB that a path names, its ending, and a table; '' for what it does not name."""
+    """Return the DuckDB file that a path names, its ending, and a table; '' for what it does not name."""
     for suffix in DATABASES:
         head, found, table = path.partition(f"{suffix}/")
         if found:

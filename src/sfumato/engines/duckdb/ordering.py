@@ -19,7 +19,7 @@ from sfumato.sql_text import identifier
 
 
 def canonical(column: str, schema: Mapping[str, Column]) -> str:
-    """Return a key such that equal values are equal bits and every tool can hold them."""
+    """Return SQL of a canonical key: equal values are equal bits, and every tool can hold them."""
     name = identifier(column)
     if schema[column].type_name in FLOATS:
         return f"CASE WHEN isnan({name}) THEN 'nan' ELSE {name} + 0.0 END"
@@ -39,13 +39,13 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
 
 
 def compared(name: str, schema: Schema) -> str:
-    """Return a column such that values that are equal are the same, as units of a single table are."""
+    """Return SQL of a column as it is compared: equal values have one form."""
     kind = schema[name].type_name
     return canonical(name, schema) if kind in (*FLOATS, "VARCHAR") else identifier(name)
 
 
 def told_apart(name: str, schema: Schema) -> list[str]:
-    """Return terms in which two values of a column are equal only if they are the same bits.
+    """Return ordering terms in which two values of a column are equal only if they are the same bits.
 
     Nested values and intervals may be equal and differ in a zero's sign or in their parts; their texts tell.
     """
@@ -58,7 +58,7 @@ def told_apart(name: str, schema: Schema) -> list[str]:
 
 
 def rows_apart(schema: Mapping[str, Column], but: Iterable[str] = ()) -> list[str]:
-    """Return terms in which two rows are equal only if they are the same in all columns.
+    """Return ordering terms in which two rows are equal only if they are the same in all columns.
 
     Args:
         schema: all columns that anything downstream can see.
@@ -79,12 +79,12 @@ def order_by(apart: Sequence[str], first: Sequence[str] = ()) -> str:
 
 
 def order_by_hash(apart: Sequence[str], salt: int | None = None) -> str:
-    """Return ORDER BY in an order that looks random, and is total whatever the hash is."""
+    """Return ORDER BY in a random-looking total order, by a salted hash and then by values."""
     return order_by(apart, [f"hash({', '.join(apart)})" if salt is None else salted_hash(salt, apart)])
 
 
 def salted_hash(salt: int, terms: Sequence[str]) -> str:
-    """Return SQL of a hash whose order is another one with each salt."""
+    """Return SQL of a salted hash, whose order changes with each salt."""
     # DuckDB folds arguments together by multiply and xor, so that one pass leaves the orders of two salts, or
     # of two units, related; the second mixes them.
     return f"hash(hash({salt}::UBIGINT, {', '.join(terms)}))"
@@ -103,15 +103,15 @@ def peers(function: str, order: Sequence[str]) -> str:
 
 
 def first_rows(by: str, limit: int, order: str) -> str:
-    """Return QUALIFY that keeps the first rows of each partition, in a total order."""
+    """Return QUALIFY that keeps the first rows of each partition, in a total ordering."""
     return f"QUALIFY row_number() OVER (PARTITION BY {by} {order}) <= {limit}"
 
 
 def copy_number(columns: Sequence[str]) -> str:
-    """Return the number of a row among those that are equal in columns, which are all that counts of it."""
+    """Return SQL that numbers equal rows, so that an ordering tells copies apart."""
     return f"row_number() OVER (PARTITION BY {', '.join(columns)})"
 
 
 def cut_by(column: str) -> str:
-    """Return ORDER BY that puts rows for one place side by side; nothing follows from their order there."""
+    """Return ORDER BY by shard alone; nothing follows from the ordering within one."""
     return f"ORDER BY {column}"

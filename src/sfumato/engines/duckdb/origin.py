@@ -31,7 +31,7 @@ _TRY = "OPERATOR_TRY"
 
 @dataclass(frozen=True)
 class Inlined:
-    """What steps come to.
+    """Filters and columns of a query's steps with derived columns written out.
 
     Args:
         filters: conditions that all hold of the rows that are kept, sorted, each once.
@@ -43,7 +43,7 @@ class Inlined:
 
 
 def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
-    """Return steps, which were judged before, with derived columns written out.
+    """Return a query's steps with derived columns written out, in one spelling.
 
     Args:
         steps: filters and derived columns.
@@ -72,18 +72,18 @@ def _inlined(steps: tuple[Step, ...], names: tuple[str, ...]) -> Inlined:
 
 
 def spelled_once(text: str) -> str:
-    """Return SQL of one expression in the parser's spelling; as it is, where the parser reads none."""
+    """Return a SQL expression in the parser's spelling; unchanged where the parser reads none."""
     with suppress(RecursionError, NotSql, duckdb.Error):
         return ", ".join(written(tree) for tree in parsed(f"SELECT (\n{text}\n)"))
     return text
 
 
 class _Unfit(Exception):
-    """A field of a derived column, which has no name to write it behind."""
+    """A field of a derived column, which cannot be written out."""
 
 
 def _derived(step: Derive, tree: Node) -> Node:
-    """Return a derived column as others see it: an error of its own is NULL there."""
+    """Return a derived column's tree as other steps see it: with TRY around."""
     if tree["class"] == "COLUMN_REF" or tree["type"] == _TRY:
         return tree
     node = column_node(step.name) | {"class": "OPERATOR", "type": _TRY, "children": [tree]}
@@ -92,13 +92,13 @@ def _derived(step: Derive, tree: Node) -> Node:
 
 
 def _bare(tree: Node) -> Node:
-    """Return a column's expression without what stands around it for others."""
+    """Return a derived column's tree without TRY around."""
     bare: Node = tree["children"][0] if tree["type"] == _TRY else tree
     return bare
 
 
 def _parts(tree: Node) -> list[Node]:
-    """Return the conditions that AND puts together."""
+    """Return the conditions that AND joins in a filter."""
     found, waiting = [], [tree]
     while waiting:
         one = waiting.pop()
@@ -110,7 +110,7 @@ def _parts(tree: Node) -> list[Node]:
 
 
 def _over(tree: Node, known: Mapping[str, Node]) -> Node:
-    """Return a tree with columns in terms of the source's."""
+    """Return a step's tree in terms of the source's columns."""
     holder = {"child": deepcopy(tree)}
     places: list[tuple[dict[str, Node], str]] = [(holder, "child")]
     places += [place for node in list(descendants(holder["child"])) for place in slots(node)]
@@ -135,7 +135,7 @@ _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
 
 
 def address_of(source: Any, types: object, multiline: bool, encoding: str | None) -> str | None:
-    """Return a digest of where a source is, which may hold a password, and how it is read; None in memory."""
+    """Return a digest of where a source is and how it is read; None for rows in memory."""
     if not isinstance(source, str | os.PathLike):
         return None
     place = os.path.expanduser(os.fspath(source))  # to each user a home of their own
@@ -146,7 +146,7 @@ def address_of(source: Any, types: object, multiline: bool, encoding: str | None
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows come from, as far as a question tells tables apart.
+    """The identity of the table that a query reads: names, columns and how rows are made.
 
     Args:
         name: of the source, as the user gave it.
@@ -172,7 +172,7 @@ class Origin:
     rows_digest: Callable[[], str] | None = field(default=None, compare=False)
 
     def content(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """Return the table, the conditions that rows are kept by, and SQL of each column, as plain data."""
+        """Return the table, its filters and the SQL of each column, as plain data for the canonical form."""
         found = inlined(steps, [name for name, _ in self.columns])
         table: dict[str, Any] = self._table()
         if self.parts:
@@ -187,7 +187,7 @@ class Origin:
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
-        """Where all its rows come from; None where some are in memory, which nobody knows again."""
+        """Digests of where the table's rows come from; None where some are in memory."""
         if self.how is None:
             return None if self.address is None else (self.address,)
         found = [getattr(part.engine, "addresses", None) for part in all_parts(self.how)]
@@ -195,7 +195,7 @@ class Origin:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What a catalog calls the tables that the rows are of; none where one is of no catalog."""
+        """The catalog's names of the tables that rows come from; none where one is of no catalog."""
         if self.title is not None or self.how is None:
             return () if self.title is None else (self.title,)
         found: list[tuple[str, ...]] = [getattr(part.engine, "titles", ()) for part in all_parts(self.how)]
@@ -212,7 +212,7 @@ class Origin:
 
     @property
     def _of_path(self) -> str | None:
-        """The last part of a path, as folders are nobody's business; None of rows in memory."""
+        """The last part of a source's path, without private folders; None for rows in memory."""
         if not re.search(r"[./\\]", self.name):
             return None
         *folders, last = re.split(r"[/\\]", self.name.rstrip("/"))
@@ -221,7 +221,7 @@ class Origin:
 
 
 def _spelled(how: Combination | Reached) -> Combination | Reached:
-    """Return a combination with its texts in one spelling."""
+    """Return a combination of tables with its SQL texts in one spelling."""
     if isinstance(how, PerUnit):
         return replace(how, aggregates=tuple((name, spelled_once(text)) for name, text in how.aggregates))
     return how

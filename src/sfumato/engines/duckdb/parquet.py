@@ -42,7 +42,7 @@ from sfumato.sql_text import identifier, literal
 
 
 def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return columns of dates and decimals whose smallest and largest values are ones of their type.
+    """Return Parquet columns whose footer statistics prove that all values are of their type.
 
     Reading these can stop at no value, and DuckDB itself leaves out row groups by the same numbers; of text
     and times it could take for given what reading would stop at.
@@ -102,7 +102,7 @@ _KEY = re.compile(r"(?:^|[/\\])([^/?\\=]+)=[^/\\]*(?=[/\\])")
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Files of one table.
+    """Parquet files of one table.
 
     Args:
         path: as the user gave it, for messages.
@@ -115,7 +115,7 @@ class ParquetFiles:
     resources: Resources = DEFAULTS
 
     def source(self) -> Source:
-        """Describe the files; no row is read.
+        """Return the source of Parquet files from their footers; no row is read.
 
         Raises:
             EngineError: one is no Parquet file, or has other columns than the first.
@@ -145,7 +145,7 @@ class ParquetFiles:
 
     @property
     def relation(self) -> str:
-        """What stands behind FROM."""
+        """SQL behind FROM that reads the Parquet files."""
         return f"read_parquet([{', '.join(map(literal, self.files))}])"
 
     def _described(
@@ -156,7 +156,7 @@ class ParquetFiles:
         return None
 
     def _check_alike(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Refuse files with other columns than the first, or with one that a folder names too.
+        """Refuse Parquet files that differ in columns, or have a column that a folder names too.
 
         What becomes of these would depend on their rows.
         """
@@ -180,7 +180,7 @@ class ParquetFiles:
                 )
 
     def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
-        """Return columns in which all files require a value, the number of rows, and proven columns."""
+        """Return what Parquet footers tell: required columns, number of rows, and proven columns."""
         with suppress(pa.ArrowException, OSError, ValueError, RuntimeError):
             found = [pq.read_metadata(file) for file in self.files]
             for name in {name for one in found for name in _unlike(one.schema.to_arrow_schema())}:
@@ -196,7 +196,7 @@ class ParquetFiles:
         return None
 
     def _again(self, kinds: Sequence[tuple[str, str]], columns: Sequence[str]) -> Source:
-        """Copy the columns to a table, read by Arrow."""
+        """Return the source that reads the Parquet columns again, by Arrow."""
         wanted = [(name, kind) for name, kind in kinds if name in columns]
         for name, kind in wanted:
             if any(alone in kind for alone in _DUCKDB_ALONE):
@@ -226,7 +226,7 @@ class ParquetFiles:
     def _partition(
         self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
     ) -> dict[str, str]:
-        """Return the columns whose value is in the names of a file's folders, as SQL."""
+        """Return columns of a Parquet file that its folders' names give, as SQL."""
         own = {
             name for name, _ in described(cursor, f"read_parquet({literal(file)}, hive_partitioning = false)")
         }
@@ -251,7 +251,7 @@ def _required(metadata: pq.FileMetaData) -> frozenset[str]:
 
 
 def _unlike(schema: pa.Schema) -> list[str]:
-    """Return columns of types that DuckDB does not have, and Arrow casts to none that it takes them for."""
+    """Return Parquet columns of types that DuckDB and Arrow read differently."""
 
     def unlike(kind: pa.DataType, in_map: bool = False) -> bool:
         in_map |= pa.types.is_map(kind)
@@ -263,7 +263,7 @@ def _unlike(schema: pa.Schema) -> list[str]:
 
 
 def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Yield a file's schema and batches, harmless; columns under the names that DuckDB gives them."""
+    """Yield a Parquet file's schema and sanitized batches, read by Arrow."""
     with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", metadata=_metadata(file)) as opened:
         schema = opened.schema_arrow
         # A name with a dot would be taken for a path.
@@ -282,7 +282,7 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
 
 
 def _metadata(file: str) -> pq.FileMetaData | None:
-    """Return the metadata of a file without Arrow's own schema, where that has dictionaries; else None.
+    """Return a Parquet footer without Arrow's own schema, where that has dictionaries; else None.
 
     Arrow stops at text that is not UTF-8 where it puts the text in a dictionary. DuckDB has no dictionaries.
     """
@@ -317,7 +317,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _as_duckdb_reads(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which DuckDB reads what Arrow has written as another: a duration is its number."""
+    """Return the type as which DuckDB reads a Parquet column that Arrow wrote."""
     if pa.types.is_duration(kind):
         return pa.int64()
     if pa.types.is_float16(kind):

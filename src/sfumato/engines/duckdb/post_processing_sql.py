@@ -39,7 +39,7 @@ _TEXTS = (*NOT_ARROW, "UUID", "JSON")
 
 @dataclass(frozen=True)
 class Given:
-    """A table for a closed database.
+    """An inline table for the closed database of post-processing.
 
     Args:
         rows: as Arrow has them.
@@ -51,7 +51,7 @@ class Given:
 
 
 def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.Table:
-    """Return what a SELECT gives that may name these tables, and can reach nothing else.
+    """Return the result of post-processing SQL, which reaches its inline tables alone.
 
     Args:
         sql: it.
@@ -84,7 +84,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
 
 
 def rows_of(table: PublicTable) -> Given:
-    """Read a public table.
+    """Read a public table for post-processing.
 
     Raises:
         EngineError: its rows cannot be read.
@@ -104,13 +104,13 @@ def rows_of(table: PublicTable) -> Given:
 
 
 def no_rows_of(table: PublicTable) -> Given:
-    """Return a public table without its rows, which are not read."""
+    """Return a public table without rows, to check post-processing SQL on."""
     kinds = _kinds(table.schema)
     return Given(empty(kinds), _texts(table.schema))
 
 
 def empty(kinds: Mapping[str, str]) -> pa.Table:
-    """Return a table of columns of DuckDB's types, as Arrow has them, and no row."""
+    """Return an empty Arrow table with columns of DuckDB's types."""
     if not kinds:
         return pa.table({})
     listed = ", ".join(
@@ -144,7 +144,7 @@ def _engine(table: PublicTable) -> DuckDBEngine:
 
 @dataclass(frozen=True)
 class ReleasedColumns:
-    """The columns of a released table.
+    """The keys and numbers of a released table, as post-processing SQL sees them.
 
     Args:
         keys: what tells its rows apart, with SQL types.
@@ -156,7 +156,7 @@ class ReleasedColumns:
 
 
 class OutsideSql:
-    """What a text computes with released tables.
+    """Post-processing SQL around released tables, checked and run.
 
     Args:
         outside: the SQL.
@@ -198,7 +198,7 @@ class OutsideSql:
             seen.add(name.casefold())
 
     def content(self) -> dict[str, Any]:
-        """Return what is computed, as plain data: SQL, error bars that it names, its public tables."""
+        """Return post-processing SQL, its error bars and public tables, as plain data."""
         named = zip(self.outside.released, self.bars, strict=True)
         ends = [
             [one.name, bars.confidence, plain(one.intervals), *(["sampling"] if bars.sampling else [])]
@@ -209,7 +209,7 @@ class OutsideSql:
         return {"sql": self.outside.sql, "error_bars": ends, "public": public}
 
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
-        """Return what it gives, and which row of the released table each row is, where that is followed.
+        """Return the result of post-processing SQL, and the released row of each result row.
 
         Public tables are read first, so that no budget is spent where they cannot be.
         """
@@ -225,7 +225,7 @@ class OutsideSql:
         return self._named(found), rows
 
     def _named(self, table: pa.Table) -> pa.Table:
-        """Leave out what was added, and name error bars that have no name as their output."""
+        """Drop helper columns of a post-processed table, and name its error bars."""
         if self.columns is not None:
             table = table.drop_columns([self.outside.released[0].row])
         names = {
@@ -263,7 +263,7 @@ class OutsideSql:
 
 
 def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources: Resources) -> pa.Table:
-    """Read the groups that a public table has.
+    """Read the groups of a public table that a query names.
 
     Args:
         asked: what they are.
@@ -292,7 +292,7 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
 
 
 def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
-    """Return what a plan releases.
+    """Return the columns that a plan releases to post-processing SQL.
 
     Args:
         plan: of the release.
@@ -304,7 +304,7 @@ def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
 
 
 def columns_of_largest(plan: Plan[Top, TopMeasurement]) -> ReleasedColumns:
-    """Return what a plan releases of the largest groups."""
+    """Return the columns that a release of the largest groups gives to post-processing SQL."""
     question = plan.query
     keys = {RANK: "BIGINT"} | {name: question.schema[name].type_name for name in question.keys}
     numbers = (pa.int64() if question.whole else pa.float64(), pa.float64())
@@ -312,7 +312,7 @@ def columns_of_largest(plan: Plan[Top, TopMeasurement]) -> ReleasedColumns:
 
 
 def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
-    """Return a table with the types of the released one, and no row."""
+    """Return an empty table with a released table's columns, to check post-processing SQL on."""
     types = dict(zip(columns.keys, empty(columns.keys).schema.types, strict=True))
     types |= {name: kind for name, (kind, _) in columns.numbers.items()}
     types |= {name: columns.numbers[of][1] for name, of, *_ in table.intervals} | {table.row: pa.int64()}
@@ -320,7 +320,7 @@ def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
 
 
 def _told(error: Exception) -> tuple[dict[str, str], int]:
-    """Return what DuckDB says of an error, and the byte at which, or -1. Noisy numbers may be in it."""
+    """Return DuckDB's message about post-processing SQL, and the byte of the error or -1."""
     text = str(error)
     try:
         told: dict[str, str] = json.loads(text[text.index("{") :])

@@ -19,7 +19,7 @@ from sfumato.sql_text import identifier
 
 
 def as_table(keys: Sequence[str], values: Any) -> pa.Table:
-    """Return keys as a table, in the types in which they are given."""
+    """Return public keys as an Arrow table, in the types in which they are given."""
     module = type(values).__module__.partition(".")[0]
     if module == "polars" and hasattr(values, "to_arrow"):
         values = values.to_arrow()
@@ -70,7 +70,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _changed(name: str, typed: str, given: pa.DataType, column: Column) -> str:
-    """Write the condition that a key is another value in the type of its column."""
+    """Write the condition that a public key changes its value in the type of its column."""
     changed = f"{name} IS NOT NULL AND {typed} IS NULL"
     if column.kind.numeric:
         # A float in fewer digits is the number that both are written as, such as 0.1.

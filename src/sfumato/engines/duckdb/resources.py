@@ -41,7 +41,7 @@ _CGROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class Resources:
-    """What one source may take of this machine; nothing of a release's numbers follows from it.
+    """The memory, threads and spill folder that DuckDB may use for one source.
 
     Args:
         memory_bytes: DuckDB's, beyond which it spills; None for a share of what there is.
@@ -55,7 +55,7 @@ class Resources:
 
     @property
     def settings(self) -> dict[str, str | int]:
-        """DuckDB's settings, but for the folder, which is made in `temp_directory`."""
+        """DuckDB's settings of memory and threads."""
         memory = int(SHARE * machine_memory()) if self.memory_bytes is None else self.memory_bytes
         return {"memory_limit": f"{memory}B"} | ({} if self.threads is None else {"threads": self.threads})
 
@@ -64,7 +64,7 @@ DEFAULTS = Resources()
 
 
 def checked_resources(memory_limit: object, threads: object, temp_directory: object) -> Resources:
-    """Take what a user says; None leaves it to the machine.
+    """Return checked limits of memory, threads and spill folder; None leaves one to the machine.
 
     Raises:
         ParameterError: an amount is none, or too small; the folder is not there or not to be written to.
@@ -80,7 +80,7 @@ def checked_resources(memory_limit: object, threads: object, temp_directory: obj
 
 
 def refuse_resources(memory_limit: object, threads: object, temp_directory: object, source: str) -> None:
-    """Refuse them for rows that are read elsewhere.
+    """Refuse limits of memory, threads and spill folder for rows that workers read.
 
     Raises:
         QueryError: one is given.
@@ -132,7 +132,7 @@ def machine_memory() -> int:
 
 
 def _limits() -> list[Path]:
-    """Return files that may hold a limit: of this process's control groups, and of those around them."""
+    """Return the control-group files that may hold a memory limit of this process."""
     found = [_CGROUPS / "memory.max", _CGROUPS / "memory" / "memory.limit_in_bytes"]
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
@@ -163,7 +163,7 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 
 @dataclass
 class _Folder:
-    """This process's folder; its lock is held as long as it is open."""
+    """This process's spill folder; its lock is held as long as it is open."""
 
     path: str
     opened: int | None
@@ -177,7 +177,7 @@ _kept: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def spill_inside(folder: str | None) -> None:
-    """Let this process, if it has no folder yet, make it in one that somebody else empties at the end.
+    """Make this process's spill folder in a folder that somebody else empties.
 
     Args:
         folder: None for the folder of temporary files.
@@ -187,12 +187,12 @@ def spill_inside(folder: str | None) -> None:
 
 
 def new_spill_folder(within: str | None = None) -> str:
-    """Return where a new database may spill: a path inside this process's folder, where nothing is yet."""
+    """Return a new path inside this process's spill folder."""
     return os.path.join(spill_folder(within), str(next(_numbers)))
 
 
 def spill_folder(within: str | None = None) -> str:
-    """Return this process's folder, made if it is not there, after a look at who may enter it.
+    """Return this process's spill folder, made if it is not there, after a check of its owner.
 
     Args:
         within: the folder that it is in; None for that of temporary files, or the one of `spill_inside`.
@@ -225,7 +225,7 @@ def spill_folder(within: str | None = None) -> str:
 
 
 def _new(within: str | None) -> str:
-    """Return a new folder that only this user may enter."""
+    """Return a new spill folder that only this user may enter."""
     with suppress(OSError):
         return tempfile.mkdtemp(prefix=NEW, dir=within or _inside)
     where = within or _inside or "TMPDIR, /tmp, or the current folder"
@@ -236,7 +236,7 @@ def _new(within: str | None) -> str:
 
 
 def keep_open(thing: Kept) -> Kept:
-    """Let no forked child close a database, or what reads from one.
+    """Keep a database or reader open in forked children, which must not close it.
 
     It would empty the files that its parent has spilled to, or wait for threads that it has not.
     """
@@ -245,7 +245,7 @@ def keep_open(thing: Kept) -> Kept:
 
 
 def sweep_spill_folders(within: str | None = None) -> None:
-    """Remove what processes of this user that are dead left behind in a folder, as for `spill_folder`."""
+    """Remove the spill folders of this user's dead processes."""
     if fcntl is None:  # pragma: no cover
         return
     try:
@@ -286,7 +286,7 @@ def _made(new: str, path: str | None = None) -> _Folder:
 
 
 def _remove() -> None:
-    """At the end of the process that made them."""
+    """Remove this process's spill folders at its end."""
     while _mine:
         within, mine = _mine.popitem()
         shutil.rmtree(mine.path, ignore_errors=True)
@@ -304,7 +304,7 @@ def _close(folder: _Folder) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: folders, their locks, databases and what reads from them are the parent's."""
+    """Drop the parent's spill folders, locks and databases in a forked child."""
     global _making  # noqa: PLW0603 - one lock for a process
     # A lock ends when all have closed it.
     while _mine:

@@ -18,7 +18,7 @@ MOST_STEPS = 300
 
 
 class Size(NamedTuple):
-    """What a derived column adds to a condition that uses it: characters, and texts that are held."""
+    """The size that a derived column adds to a later step: characters, and long texts held."""
 
     length: int
     held: int
@@ -26,7 +26,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Taken:
-    """What a source's making takes already of the limits of a question.
+    """The part of a query's limits on row steps that a source's making takes already.
 
     Args:
         sizes: of its columns that were derived.
@@ -40,7 +40,7 @@ class Taken:
 
 
 class Steps:
-    """Judges and measures steps, each over the columns after those before it.
+    """Validates and measures row steps: filters and derived columns, each over those before it.
 
     Args:
         source: whose columns they are over.
@@ -55,7 +55,7 @@ class Steps:
         self._held: dict[tuple[Step, ...], int] = {(): before.held}
 
     def schema(self, steps: Sequence[Step] = ()) -> Schema:
-        """Return the columns after the steps."""
+        """Return the columns after row steps."""
         key = tuple(steps)
         known = next((n for n in range(len(key), -1, -1) if key[:n] in self._schemas), None)
         if known is None:
@@ -67,11 +67,11 @@ class Steps:
         return self._schemas[key]
 
     def known(self, steps: Sequence[Step]) -> Schema | None:
-        """Return the columns after steps that were judged before; None of others."""
+        """Return the columns after row steps that were validated before; None of others."""
         return self._schemas.get(tuple(steps))
 
     def total(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the steps with their expressions in a form that cannot raise."""
+        """Return row steps with their expressions in the safe form."""
         pairs = zip(steps, self.judged(steps), strict=True)
         return [
             replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
@@ -79,12 +79,12 @@ class Steps:
         ]
 
     def judged(self, steps: Sequence[Step]) -> list[Judged]:
-        """Return what was found of each step's expression."""
+        """Return the validated expression of each row step."""
         self.schema(steps)
         return [self._judged[tuple(steps[: i + 1])] for i in range(len(steps))]
 
     def taken(self, steps: Sequence[Step] = ()) -> Taken:
-        """Return what the source takes with the steps."""
+        """Return what row steps take of a query's limits."""
         key = tuple(steps)
         if key:
             self.schema(key)  # which measures them, where nothing has asked for it before
@@ -121,7 +121,7 @@ class Steps:
         return kept | {step.name: column_of(one.type_name, True)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
-        """Refuse an expression that takes too much, by itself or with those before it.
+        """Refuse a row step whose expression takes too much, by itself or with those before it.
 
         DuckDB's planner writes derived columns out in the conditions that use them; an expression over
         columns that stand twice in others doubles with each, beyond all limits of memory.
@@ -147,7 +147,7 @@ class Steps:
 
 
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
-    """Return a SELECT of the relation after filters and derived columns.
+    """Return a SELECT of a relation after row steps: filters and derived columns.
 
     Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
     should one of them raise all the same.
@@ -177,7 +177,7 @@ _OPAQUE = (
 
 
 def column_of(type_name: str, missing: bool) -> Column:
-    """Return a column of a type of DuckDB."""
+    """Return the schema's column for a DuckDB type."""
     if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
         kind = Kind.OPAQUE
     elif type_name in INTEGERS:

@@ -58,7 +58,7 @@ def with_texts(kind: str) -> str:
 def within_nested(
     name: str, kind: str, within: Callable[[str, str], str | None], depth: int = 0
 ) -> str | None:
-    """Return a nested value with NULL for what is not of its type, in the same type; None where all is.
+    """Return SQL of a sanitized nested value: NULL for what its type cannot hold; None where all fits.
 
     An entry of a map whose key is not of its type is left out. The value is made anew, as DuckDB casts a list
     with all that lies around in its vector, also what is under a NULL or of other rows.
@@ -106,7 +106,7 @@ def parts(kind: pa.DataType) -> list[pa.Field]:
 
 
 def with_parts(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
-    """Return a nested type with other fields in the places of its `parts`."""
+    """Return a nested Arrow type with other fields in the places of its `parts`."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(*fields, kind.list_size)
     made = next((made for is_one, made in _LISTS if is_one(kind)), None)
@@ -139,7 +139,7 @@ def without_equal_keys(column: pa.MapArray, keys: pa.Array) -> pa.MapArray:
 
 
 def _codes(keys: pa.Array) -> np.ndarray:
-    """Return equal numbers for keys that DuckDB may take for equal."""
+    """Return equal codes for map keys that DuckDB may take for equal."""
     if isinstance(keys, pa.ExtensionArray):
         keys = keys.storage
     if pa.types.is_dictionary(keys.type):
@@ -179,7 +179,7 @@ def within_types(
     decoded: bool = True,
     proven: Set[str] = frozenset(),
 ) -> str:
-    """Return what stands behind FROM such that each value is one that its type has.
+    """Return SQL behind FROM with sanitized columns: each value is one that its type has.
 
     An ENUM is text: its labels and their order may follow from everybody's rows.
     Dates and times are those of the years 1 to 9999, or infinite; times of day those of one day; decimals
@@ -209,12 +209,12 @@ def within_types(
 
 
 def _looked_at(name: str, kind: str) -> str:
-    """Return what is true of each value, and of none before it is decoded."""
+    """Return a SQL condition that is true of each value, and of none before it is decoded."""
     return f"{'strlen' if kind == 'VARCHAR' else 'hash'}({name}) >= 0"
 
 
 def may_become_null(kind: str) -> bool:
-    """Whether a value of a DuckDB type that is there may be read as NULL."""
+    """Whether sanitizing may make a value of a DuckDB type NULL."""
     return (
         kind == "VARCHAR" or is_nested(kind) or (kind not in FLOATS and _within("x", kind, False) is not None)
     )
@@ -254,7 +254,7 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
 
 
 def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]]:
-    """Return names and types of the columns of what stands behind FROM; no row is read."""
+    """Return names and types of the columns of a relation; no row is read."""
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
 
 
@@ -267,14 +267,14 @@ def within(
     decoded: bool = True,
     proven: Set[str] = frozenset(),
 ) -> tuple[str, list[tuple[str, str]]]:
-    """Return what stands behind FROM as `within_types` has it, and its columns' names and types."""
+    """Return SQL behind FROM with sanitized columns, and their names and types."""
     inside = within_types(relation, kinds, check_text=check_text, decoded=decoded, proven=proven)
     same = inside == relation or all(_KEPT.fullmatch(kind) for _, kind in kinds)
     return inside, list(kinds) if same else described(connection, inside)
 
 
 def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return a table of which some columns, by name, are harmless."""
+    """Return an Arrow table with some columns sanitized, by name."""
     for i, (field, stays) in enumerate(zip(harmless_schema(table.schema), table.schema, strict=True)):
         if field.name in columns and _needs_care(stays.type):
             chunks = [harmless(chunk) for chunk in table.column(i).chunks]
@@ -283,12 +283,12 @@ def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def harmless_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the types that `harmless` gives the columns of a schema."""
+    """Return the types of a schema's sanitized columns."""
     return pa.schema([field.with_type(harmless(pa.nulls(0, field.type)).type) for field in schema])
 
 
 def harmless(column: pa.Array, *, within: bool = False) -> pa.Array:
-    """Return a column that DuckDB can read, whatever is in it, and reads as the same type.
+    """Return a sanitized Arrow column, which DuckDB reads as the same type whatever is in it.
 
     Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
     milliseconds that does not fit microseconds, and a map with a key twice or with one that is NULL.
@@ -390,7 +390,7 @@ def _harmless_dictionary(column: pa.DictionaryArray) -> pa.Array:
 
 
 def _fitting(column: pa.Array) -> pa.Array:
-    """Return times in coarse units; NULL where microseconds in 64 bits cannot hold them.
+    """Return sanitized times in coarse units: NULL where 64 bits of microseconds cannot hold them.
 
     The largest and the smallest number but one are infinite timestamps, as in Parquet, and to DuckDB. With a
     time zone they are in microseconds, as DuckDB would multiply these too.
@@ -426,7 +426,7 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def _without_bad_text(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield a column of texts in pieces, with NULL for those that are not UTF-8."""
+    """Yield a sanitized column of texts in pieces: NULL for those that are not UTF-8."""
     if _is_utf8(column):
         yield column
     elif len(column) == 1:

@@ -40,7 +40,7 @@ _FARTHEST = 2 * 10**37  # steps of a decimal: farther than two of them are apart
 
 
 def place(column: str, kind: str) -> str:
-    """Return SQL of the even whole number by which a key is ordered; NULL beyond the years 1 to 9999.
+    """Return SQL of the whole number by which a window orders a key; NULL beyond the years 1 to 9999.
 
     Args:
         column: SQL of the key, of which equal values are the same.
@@ -59,7 +59,7 @@ def place(column: str, kind: str) -> str:
 def frame_end(
     end: str, distance: Distance, kind: str, column: str, last: bool, down: bool
 ) -> tuple[str, str]:
-    """Return an end of a frame, with {} for how far it is from a row's place, and SQL of that.
+    """Return an end of a window frame by distance, and SQL of that distance from a row.
 
     Args:
         end: "{} PRECEDING" or "{} FOLLOWING".
@@ -93,13 +93,13 @@ def frame_end(
 
 
 def _code(value: str) -> str:
-    """Return SQL of a whole number that grows with a DOUBLE, by 1 from one to the next; 0 is that of 0."""
+    """Return SQL of a whole number that orders DOUBLEs, one step from one to the next."""
     bits = f"CAST(CAST({value} AS BIT) AS BIGINT)"
     return f"CAST(CASE WHEN {bits} < 0 THEN -9223372036854775808 - {bits} ELSE {bits} END AS HUGEINT)"
 
 
 def _edge(key: str, distance: float, upwards: bool, upper: bool) -> str:
-    """Return SQL of the odd number between places that are within a distance of a finite key and others.
+    """Return SQL of the odd number between places within a window's distance of a key and others.
 
     The sum of key and distance is rounded, and what that changed is exact (Knuth 1969, "TwoSum").
     """
@@ -115,7 +115,7 @@ def _edge(key: str, distance: float, upwards: bool, upper: bool) -> str:
 
 
 def _double(distance: Distance, kind: str) -> float:
-    """Return the distance as the nearest value of a type, or of DOUBLE where that is 0."""
+    """Return a window frame's distance as the nearest value of a type."""
     exact = float(distance.number or 0)
     if kind == "DOUBLE":
         return exact
@@ -123,7 +123,7 @@ def _double(distance: Distance, kind: str) -> float:
 
 
 def _time(column: str, kind: str) -> str:
-    """Return SQL of a key as a TIMESTAMP; NULL where it is infinite, or beyond the years 1 to 9999."""
+    """Return SQL of a window's key as a TIMESTAMP; NULL where it is infinite."""
     zoned = kind == "TIMESTAMP WITH TIME ZONE"
     moved = f"{column} AT TIME ZONE 'UTC'" if zoned else f"TRY_CAST({column} AS TIMESTAMP)"
     return f"CASE WHEN {column} BETWEEN {_day(_FIRST, kind)} AND {_day(_LAST, kind)} THEN {moved} END"
@@ -147,7 +147,7 @@ _SHARES = ("percent_rank", "cume_dist")
 
 
 def selected(how: Select, part: Rows, resources: Resources) -> Source:
-    """Return columns of a table, renamed."""
+    """Return the source of a SELECT of renamed columns of a table."""
     columns = ", ".join(f"{identifier(old)} AS {identifier(new)}" for old, new in how.columns)
     names = dict(how.columns)
     unique = tuple(names[n] for n in part.unique) if set(part.unique) <= names.keys() else ()
@@ -161,7 +161,7 @@ def selected(how: Select, part: Rows, resources: Resources) -> Source:
 
 
 def looked_up(how: IsIn, part: Rows, other: Rows, resources: Resources) -> Source:
-    """Return a table with a column that tells whether values are in a public one; NULL as in SQL."""
+    """Return the source of a table with a column for `x IN (SELECT ...)` of a public table."""
     (of,) = other.schema
     here, there = compared(how.column, part.schema), compared(of, other.schema)
 
@@ -174,7 +174,7 @@ def looked_up(how: IsIn, part: Rows, other: Rows, resources: Resources) -> Sourc
 
 
 def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) -> Source:
-    """Return a table with a column that has the one value of a public table."""
+    """Return the source of a table with a column that holds one value of a public table."""
     ((of, column),) = other.schema.items()
 
     def text(rows: Sequence[str]) -> str:
@@ -188,7 +188,7 @@ def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) ->
 def windowed(
     how: Window, part: Rows, resources: Resources, column_of: Callable[[str, bool], Column]
 ) -> Source:
-    """Return a table with columns that are computed of the rows of each unit."""
+    """Return the source of a table with window functions over each unit's rows."""
     unit = str(part.unit)
     values, outputs, schema = [], [], dict(part.schema)
     stem = "value"
@@ -215,14 +215,14 @@ def windowed(
 
 
 def _placed(call: WindowCall) -> bool:
-    """Whether rows that are equal may get different values."""
+    """Whether a window function may give equal rows different values."""
     return call.function in PLACES or call.unit == "ROWS"
 
 
 def _call(
     call: WindowCall, held: str, unit: str, schema: Schema, copies: Sequence[str]
 ) -> tuple[dict[str, str], str, str]:
-    """Return what a call takes of each row, by the names of columns that hold it; its SQL; and its type."""
+    """Return the row values, the SQL and the type of one window function."""
     by = [compared(name, schema) for name in (unit, *call.by)]
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
     apart = [*rows_apart(schema, [*by, *(compared(one.column, schema) for one in call.order)]), *copies]
@@ -250,7 +250,7 @@ def _call(
 
 
 def _frame(call: WindowCall, held: str, schema: Schema) -> tuple[str, dict[str, str]]:
-    """Return the SQL of a frame, and what it takes of each row."""
+    """Return the SQL of a window frame, and the row values that it needs."""
     ends, values = [call.start, call.end], dict[str, str]()
     for i, distance in enumerate(call.distances):
         if distance is not None:
@@ -264,7 +264,7 @@ def _frame(call: WindowCall, held: str, schema: Schema) -> tuple[str, dict[str, 
 
 
 def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
-    """Return what SQL gives of public tables: computed once, by itself, before anything private is near.
+    """Return the source of SQL on public tables, computed once in a closed database.
 
     Times are read in the time zone of the first table's sessions, as its own steps read them.
 
@@ -315,7 +315,7 @@ def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
 
 @contextmanager
 def _empty(parts: Mapping[str, Rows]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a database with the tables and no row."""
+    """Check out a closed database with empty public tables."""
     with closed() as here:
         for name, part in parts.items():
             columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))

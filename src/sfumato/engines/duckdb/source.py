@@ -20,7 +20,7 @@ ROWS = "source_rows"
 
 @dataclass(frozen=True)
 class Source:
-    """Rows behind FROM in DuckDB; whatever is in them, reading them does not raise.
+    """A source of rows behind FROM in DuckDB; reading them raises for no value.
 
     Args:
         name: as the user gave it, for messages.
@@ -63,7 +63,7 @@ class Source:
     timezone: str = UTC
 
     def in_timezone(self, zone: str) -> Source:
-        """Return the same rows, whose sessions read times with a zone in another one."""
+        """Return the same source, whose sessions read times in another time zone."""
         if zone == self.timezone:
             return self
         session, again = self.session, self.again
@@ -81,11 +81,11 @@ class Source:
         return replace(self, session=opened, again=again and read_again, timezone=zone)
 
     def relation_in(self, session: duckdb.DuckDBPyConnection) -> str:
-        """Return what stands behind FROM in a session, once the rows are loaded there."""
+        """Return the source's relation in a session, once the rows are loaded there."""
         return self.relation if self.looked is None else self.looked(session)
 
     def load(self, session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        """Bring the rows in, where that waits for a release."""
+        """Load the source's rows into a session, where that waits for a release."""
         if self.pending is not None:
             self.pending(session, columns)
 
@@ -93,7 +93,7 @@ class Source:
 def owned(
     connection: duckdb.DuckDBPyConnection,
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
-    """Return sessions of a database that has the source's rows, or knows where they are."""
+    """Return sessions of a database that holds the source's rows."""
     return lambda: nullcontext(keep_open(connection.cursor()))
 
 
@@ -101,7 +101,7 @@ def owned(
 def arriving(
     connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[None]:
-    """Let queries read batches, which Python makes one at a time, as the table `arriving`.
+    """Register Arrow batches as the table `arriving` of a session, for queries of a source.
 
     Of what interrupts Python there DuckDB would make an error, as of a row that cannot be read.
     """
@@ -128,7 +128,7 @@ def arriving(
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table of a schema without a row; `schema.empty_table` refuses lists of extension types.
+    """Return an empty table of a source's schema; `schema.empty_table` refuses extension lists.
 
     >>> no_rows(pa.schema({"k": pa.list_(pa.bool8())})).num_rows
     0
@@ -137,7 +137,7 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names that are equal whatever their case: what reads one could take the other's type."""
+    """Refuse source columns whose names are equal in all but case."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:

@@ -38,14 +38,14 @@ UNKNOWN = "If the files are whole, please report the query, without rows, as a d
 
 
 def cause(kind: type[BaseException] | None) -> str:
-    """Return what is known of why DuckDB stopped, from the class of its error: the text may quote rows."""
+    """Return why DuckDB stopped reading, from the error's class: its text may quote rows."""
     if kind is not None and issubclass(kind, duckdb.OutOfMemoryException | MemoryError):
         return MEMORY
     return FILES if kind is not None and issubclass(kind, duckdb.IOException | OSError) else UNKNOWN
 
 
 class _End(suppress):
-    """A block that ends at an error of DuckDB or Arrow, of which the class alone is kept."""
+    """A block that ends at an error of DuckDB or Arrow and keeps its class alone."""
 
     kind: type[BaseException] | None = None
 
@@ -59,7 +59,7 @@ class _End(suppress):
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, with what is known of it before a row is read.
+    """An exact query of a source, with its safe form and columns.
 
     Args:
         query: as it was asked.
@@ -78,14 +78,14 @@ class Asked:
 
 
 class Reader:
-    """Reads one source, as often as it is asked."""
+    """Reads exact statistics of queries from one source."""
 
     def __init__(self, source: Source, resources: Resources) -> None:
         self._source, self._resources = source, resources
         self._running: duckdb.DuckDBPyConnection | None = None
 
     def statistics(self, asked: Asked, batch_rows: int, salt: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics, sorted by key; of one salt with the same choice of groups."""
+        """Yield exact statistics of a source, read again by Arrow where a value stops the first way."""
         salt, end = secrets.randbits(64) if salt is None else salt, _End()
         rows = self._rows(asked, self._source, batch_rows, salt, end)
         # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
@@ -126,7 +126,7 @@ class Reader:
     def _reading(
         self, asked: Asked, source: Source
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
-        """Open a session with a query's rows and public keys, and what its SQL is written of.
+        """Open a session with a source's rows and public keys, and the options of its SQL.
 
         What is raised in here is not to be passed on, not as a context either: its text may quote rows.
         """
@@ -149,7 +149,7 @@ class Reader:
             yield session, options
 
     def contributions(self, asked: Asked, wanted: Contributions) -> Contributed:
-        """Return what units bring to groups under many limits, exactly."""
+        """Return what a source's units contribute to groups under many limits, exactly."""
         from sfumato.engines.duckdb.analysis_sql import ContributionsSql
         from sfumato.guidance.unit_contributions import Contributed
 
@@ -167,7 +167,7 @@ class Reader:
     def rows(
         self, columns: Sequence[str], any_value: bool
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Open a session for exact looks at the rows."""
+        """Open a session on a source's exact rows."""
         source = self._source
         if any_value and source.again is not None:
             source = source.again(columns)
@@ -178,7 +178,7 @@ class Reader:
             yield session, source.relation
 
     def progress(self) -> float | None:
-        """Return the share of the running query that is done, for a display; None where unknown."""
+        """Return the share of a source's running query that is done; None where unknown."""
         running = self._running
         percent = -1.0
         with suppress(duckdb.Error):  # of a session that has ended
@@ -190,7 +190,7 @@ class Reader:
 
 
 def batches(connection: duckdb.DuckDBPyConnection, text: str, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield what a query gives; at least one batch, be it empty."""
+    """Yield a query's result in batches, at least one."""
     reader = keep_open(connection.sql(text).to_arrow_reader(batch_rows))
     first = next(reader, None)
     # Arrow imports pandas to make a batch of a list, which takes longer than a small query.

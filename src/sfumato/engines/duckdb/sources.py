@@ -74,7 +74,7 @@ _TEXTUAL = (
 
 
 def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """Return the frame's rows and the names of the columns that are text for want of a type.
+    """Return a pandas frame's rows as Arrow, and its object columns, which are read as text.
 
     Such are columns of dtype object (and categories of objects): each value by itself is text, NULL where
     it is missing, the text of a number, a truth value, a date or a time, and NULL where it is anything else.
@@ -151,7 +151,7 @@ def _text(value: Any) -> str | None:
 
 
 class ReadAs(NamedTuple):
-    """What follows from an Arrow schema alone: what stands behind FROM, and its columns."""
+    """How DuckDB reads an Arrow schema: the relation and its columns."""
 
     relation: str
     columns: tuple[tuple[str, str], ...]
@@ -160,7 +160,7 @@ class ReadAs(NamedTuple):
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of a schema, to the last difference: Arrow compares them without what their metadata says.
+    """The fields of an Arrow schema as a cache key, compared to the last difference.
 
     Neither do all types come back from a serialized schema: of a dictionary in a dictionary one is left.
     """
@@ -176,7 +176,7 @@ class Fields:
 
 @lru_cache(maxsize=256)
 def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Resources) -> ReadAs:
-    """Return how DuckDB reads rows with these fields, some of them cast.
+    """Return how DuckDB reads an Arrow source with these fields, some of them cast.
 
     Raises:
         EngineError: it cannot.
@@ -215,7 +215,7 @@ def _readable(session: duckdb.DuckDBPyConnection, schema: pa.Schema) -> bool:
 
 
 def _is_odd(kind: pa.DataType, inside: bool = False) -> bool:
-    """Whether somewhere in a type is one that DuckDB takes, but not with every value."""
+    """Whether an Arrow type holds one that DuckDB cannot read with every value."""
     if isinstance(kind, pa.BaseExtensionType):
         return _is_odd(kind.storage_type, inside)
     if _is_coded(kind):
@@ -234,7 +234,7 @@ def _is_coded(kind: pa.DataType) -> bool:
 
 
 def _complete(schema: pa.Schema, kinds: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the columns that are declared to have a value in each row, and are read as they are."""
+    """Return an Arrow source's columns that are declared to have a value in each row."""
     # A float that is never NULL can still be NaN.
     required = {f.name for f in schema if not f.nullable and not pa.types.is_floating(f.type)}
     return frozenset(name for name, kind in kinds if name in required and not may_become_null(kind))
@@ -259,7 +259,7 @@ def open_source(
     encoding: str | None = None,
     resources: Resources = DEFAULTS,
 ) -> Source:
-    """Open what `sfumato.scan` takes.
+    """Open a source of any kind that `sfumato.scan` takes.
 
     Args:
         source: what to read; of an Arrow schema no rows, but what they would be.
@@ -302,7 +302,7 @@ def open_source(
 
 
 def _no_source(source: object) -> EngineError:
-    """Say what may be opened, or how what was given becomes that."""
+    """Return the error of an object that is no source, with what to do instead."""
     if isinstance(source, dict | list):
         how = "Table.from_pydict" if isinstance(source, dict) else "Table.from_pylist"
         return EngineError(
@@ -318,19 +318,19 @@ def _no_source(source: object) -> EngineError:
 
 
 def guesses(source: object) -> bool:
-    """Whether types of a source are guessed from its first rows, where none are declared: of CSV and JSON."""
+    """Whether a source's types are guessed from its first rows where none are declared."""
     return ending(source) in (*CSV, *JSON)
 
 
 def takes_types(source: object) -> bool:
-    """Whether columns of a source have the types that somebody declares, and not types of its own."""
+    """Whether a source's columns have declared types, and not types of its own."""
     if (paths := as_paths(source)) is not None:
         return guesses(source) or sqlite_address(paths[0]) is not None
     return type(source).__module__.partition(".")[0] == "pandas"
 
 
 def without_rows(source: Any) -> Any:
-    """Return a source with the same columns, of which rows in memory, and those of a plan, are left out."""
+    """Return an in-memory source with the same columns and no rows."""
     if isinstance(source, pa.Table | pa.RecordBatch):
         return no_rows(source.schema)
     match type(source).__module__.partition(".")[0], type(source).__name__:
@@ -342,7 +342,7 @@ def without_rows(source: Any) -> Any:
 
 
 def _collected(frame: Any) -> Any:
-    """Compute a lazy frame; what it stops at may be a row's value, so nothing of it is told."""
+    """Collect a lazy Polars frame; its error may quote rows, so nothing of it is shown."""
     with suppress(Exception):
         return frame.collect()
     raise EngineError("scan: the lazy Polars frame cannot be computed; collect() it to see why")
@@ -421,7 +421,7 @@ def _well_named(stored: list[Stored]) -> list[Stored]:
 
 
 def _open_path(path: str, types: object, resources: Resources) -> Source | None:
-    """Open the table of a database that a path names; None where it names none."""
+    """Open the database table that a source's path names; None where it names none."""
     if found := postgres_address(path):
         column_types.refuse_types(types, "PostgreSQL")
         return open_table(found, resources, _well_named)
@@ -512,7 +512,7 @@ def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
 
 
 def _rows_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any] | None:
-    """Return what a statement gives, or None where it fails: the library's own text may quote rows."""
+    """Return what a statement on a DuckDB file gives, or None where it fails."""
     with suppress(Exception), in_own_words():
         return list(connection.execute(statement).fetchall())
     return None

@@ -38,7 +38,7 @@ Marks = NDArray[np.bool_]
 def numbered(
     batch: pa.RecordBatch | None, query: ExactQuery, known: Mapping[DistinctMatched, int]
 ) -> pa.RecordBatch:
-    """Return statistics with the size of a maximum matching in the place of the sets that it is made of.
+    """Return statistics with matching sizes in the place of the sets of distinct values.
 
     Args:
         batch: keys and all statistics but those that are known, matchings as `counted` has them; None where
@@ -65,7 +65,7 @@ def numbered(
 
 
 def matched(column: pa.Array, most: int) -> pa.Array:
-    """Return the size of a maximum matching of each group.
+    """Return the size of a maximum matching of each group's units and distinct values.
 
     Args:
         column: of each group a list of its units' lists of hashes, none twice in a list; in any order.
@@ -106,7 +106,7 @@ class Matching:
 
 
 class Pruned:
-    """Pairs of units and values, without those that a maximum matching does not need.
+    """Pairs of units and values that a maximum matching may need; all others are pruned.
 
     A unit with no more values than the limit brings them all, and other units do not need these values.
 
@@ -127,7 +127,7 @@ class Pruned:
         )
 
     def _left(self, place: Numbers, *pairs: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the pairs whose values are not sure, with the places of their units."""
+        """Return the pruned pairs whose values are not sure, with the places of their units."""
         columns = [place, *pairs]
         # The rounds are limited, as units in a row may be freed one by one.
         for _ in range(sizes.PRUNINGS):
@@ -141,7 +141,7 @@ class Pruned:
         return columns
 
     def matching(self) -> Matching:
-        """Return a maximum matching of all pairs."""
+        """Return a maximum matching of the pruned pairs."""
         codes, unit = _numbered(self.unit)
         width = len(self.sure)
         pairs = np.sort(unit * width + self.value)
@@ -157,7 +157,7 @@ class Pruned:
 
 
 def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks]:
-    """Return which values are brought, which are exposed, and which units are full.
+    """Return which values a maximum flow matches, which are exposed, and which units are full.
 
     A maximum flow runs from a source to values, to units that have them, and to a sink. What the source
     still reaches, where the flow leaves room, is exposed or full.
@@ -185,7 +185,7 @@ def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks
 
 
 def _numbered(codes: Units) -> tuple[Units, Numbers]:
-    """Return different codes, and the place of each code among them."""
+    """Return the different codes of a matching's units, and the place of each code."""
     # NumPy's `unique` hashes, which takes longer.
     order = np.argsort(codes)
     found = codes[order]
@@ -196,21 +196,21 @@ def _numbered(codes: Units) -> tuple[Units, Numbers]:
 
 
 def _new(ordered: Units) -> Marks:
-    """Return which numbers differ from those before them."""
+    """Return which sorted codes of a matching differ from those before them."""
     new = np.ones(len(ordered), bool)
     new[1:] = ordered[1:] != ordered[:-1]
     return new
 
 
 def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
-    """Return which numbers below the end there are, and the place of each among them."""
+    """Return which node numbers of a matching there are, and the place of each."""
     there = np.zeros(end, bool)
     there[numbers] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
 def codes_of(column: pa.Array) -> NDArray[np.uint64]:
-    """Return codes, none of which is missing; `to_numpy` of Arrow would import pandas."""
+    """Return hash codes of a matching's column; `to_numpy` of Arrow would import pandas."""
     return np.frombuffer(column.buffers()[1] or b"", np.uint64, len(column), 8 * column.offset)
 
 
@@ -231,7 +231,7 @@ Offer = Callable[[str, pa.Table], object]
 def known(
     session: duckdb.DuckDBPyConnection, query: ExactQuery, rows: Callable[[DistinctMatched], Rows]
 ) -> dict[DistinctMatched, int]:
-    """Return matchings of a query without keys that few pairs show, by what they are of.
+    """Return sizes of maximum matchings, for a query without keys, that few pairs show.
 
     Args:
         session: where rows are read.
@@ -255,7 +255,7 @@ def known(
 
 
 def most_brought(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
-    """Return the size of a maximum matching of all units to their values, where few pairs show it.
+    """Return the size of a maximum matching of all units, where few pairs show it.
 
     Args:
         read: runs a query.
@@ -271,11 +271,11 @@ def most_brought(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
 
 
 class _TooMuch(Exception):
-    """More values or pairs than are looked at here."""
+    """More values or pairs than sparse matching looks at."""
 
 
 class _Near:
-    """Values that are whole numbers near each other; the number of each is its distance from the least."""
+    """Matching values that are near whole numbers, numbered by distance from the least."""
 
     def __init__(self, read: Read, values: str) -> None:
         least, largest = read(f"SELECT min(leaf), max(leaf) FROM ({values})").read_all().columns
@@ -288,11 +288,11 @@ class _Near:
                 self.there[self._distances(batch.column(0))] = True
 
     def numbers(self, values: pa.ChunkedArray) -> Small:
-        """Return the number of each value."""
+        """Return the matching number of each value."""
         return np.concatenate([np.zeros(0, np.int32), *map(self._distances, values.chunks)])
 
     def values(self, numbers: NDArray[np.int64]) -> pa.Array:
-        """Return the values that have some numbers."""
+        """Return the values that have some matching numbers."""
         values = numbers.astype(self._type) + self._type.type(self.least)
         return pa.Array.from_buffers(self.kind, len(values), [None, pa.py_buffer(values)])
 
@@ -312,7 +312,7 @@ class _Near:
 
 
 class _Listed:
-    """Values of any kind, or their codes; the number of each is its place in a list."""
+    """Matching values of any kind, numbered by their place in a list."""
 
     def __init__(self, read: Read, values: str) -> None:
         found = f"SELECT DISTINCT leaf FROM ({values}) LIMIT {sizes.MATCHED_VALUES + 1}"
@@ -322,19 +322,19 @@ class _Listed:
         self.there: Marks = np.ones(len(self.leaves), bool)
 
     def numbers(self, values: pa.ChunkedArray) -> Small:
-        """Return the number of each value."""
+        """Return the matching number of each value."""
         known = len(self.leaves)
         coded = pa.chunked_array([*self.leaves.chunks, *values.chunks]).dictionary_encode().combine_chunks()
         numbers = np.frombuffer(coded.indices.buffers()[1], np.int32, len(coded), 4 * coded.offset)
         return np.minimum(numbers[known:], known - 1)
 
     def values(self, numbers: NDArray[np.int64]) -> pa.Array:
-        """Return the values that have some numbers."""
+        """Return the values that have some matching numbers."""
         return self.leaves.take(arrow_column(numbers))
 
 
 class _Search:
-    """The pairs that are known: of the number of a value, and a unit's code."""
+    """A search for a maximum matching among few known pairs of values and units."""
 
     def __init__(self, read: Read, offer: Offer, rows: Rows) -> None:
         self.read, self.offer, self.pairs = read, offer, rows.pairs
@@ -343,7 +343,7 @@ class _Search:
         self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
 
     def found(self, most: int) -> int:
-        """Return the size of a maximum matching."""
+        """Return the size of a maximum matching that the search proves."""
         there = self.leaves.there
         number = int(there.sum())
         many, some = number > sizes.MANY_VALUES, max(sizes.ROWS_OF_A_VALUE * number, sizes.FIRST_ROWS)
@@ -366,7 +366,7 @@ class _Search:
         return bool(values.sum() <= sizes.SHARE_LEFT_OUT * self.leaves.there.sum())
 
     def _uncovered(self, exposed: Marks, full: Units) -> str:
-        """Write a query of the pairs of exposed values with units that are not full.
+        """Write a query of pairs that could make the matching larger.
 
         Of many values it asks only for a pair of any such unit.
         """
@@ -380,7 +380,7 @@ class _Search:
         return f"{text} WHERE leaf IN (FROM {WANTED})"
 
     def _look(self, text: str) -> int:
-        """Get pairs, and return how many there are."""
+        """Read more pairs for the matching, and return how many."""
         batches, known = [], len(self.value)
         reader = self.read(text)
         for batch in reader:

@@ -56,7 +56,7 @@ Types = tuple[tuple[str, str], ...]
 
 
 class Payload(NamedTuple):
-    """A part of one shard on its way to the next stage: an Arrow stream."""
+    """A part of one shard that a stage sends to the next: an Arrow stream."""
 
     shard: int
     data: bytes
@@ -64,7 +64,7 @@ class Payload(NamedTuple):
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of one release; made by the engine, sent to its workers.
+    """The stages of one release on workers; made by the engine, sent to its workers.
 
     Args:
         query: what to compute; its row expressions are total.
@@ -93,7 +93,7 @@ class Stages:
 
     @classmethod
     def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
-        """Prepare the stages.
+        """Prepare the stages of a release over one table.
 
         Args:
             engine: opened on an empty table with the rows' schema.
@@ -105,7 +105,7 @@ class Stages:
         return cls(engine.total(query), rows, schema, salt, shards, (), (), engine.timezone).typed()
 
     def typed(self) -> Self:
-        """Return the stages with the types of what the first two give, as DuckDB says them."""
+        """Return the stages with the column types of what the first two give."""
         partial_types = self._types(self._sql_of(0).partials(self.shards), ())
         half = replace(self, partial_types=partial_types)
         totals = half._sql_of(0).totals(self.shards)
@@ -116,53 +116,53 @@ class Stages:
         return self._sql_of(None)
 
     def _sql_of(self, rows: int | None) -> BoundingSql:
-        """Return what writes the statements where a stage begins with so many rows; few take fewer steps."""
+        """Return the SQL writer of a stage that begins with so many rows."""
         return BoundingSql(self.query, ROWS, self.rows.names, self.schema, self.salt, rows, staged=True)
 
     @property
     def arriving(self) -> dict[int, pa.Schema]:
-        """The columns that workers are given of each table, by its number."""
+        """The columns of each table, by number, that workers receive for the first stage."""
         return {0: self.rows}
 
     def columns_of(self, table: int) -> pa.Schema:
-        """The columns of the table with a number that are read."""
+        """The columns of a table, by number, that the stages read."""
         return self.rows
 
     @property
     def hops(self) -> Sequence[Hop]:
-        """The foreign keys that are followed before rows are anybody's: none, of a single table."""
+        """The foreign-key joins before the first stage; none for a single table."""
         return ()
 
     def sums(self, table: int) -> bool:
-        """Whether rows of a table are combined, and summed, by whoever has them first."""
+        """Whether the worker that has a table's rows first runs the first stage on them."""
         return self.by_rows
 
     def of_table(self, table: int) -> Self:
-        """Return the stages for who has the rows of a table first: public tables where they are combined."""
+        """Return the stages for a worker that has a table's rows first."""
         return self if self.sums(table) else self.bare
 
     @property
     def bare(self) -> Self:
-        """The stages, for who has no need of public tables: all but the one that combines rows."""
+        """The stages without public tables, for workers that do not combine rows."""
         return self
 
     @property
     def adds_up(self) -> bool:
-        """Whether what the first stage gives is sums, which may be added up on their way; else it is rows."""
+        """Whether the first stage gives sums, which may be added up on their way."""
         return self.by_rows and self.query.total_rows is None
 
     @property
     def has_trees(self) -> bool:
-        """Whether counts of values are among the statistics, for each of which a group has many."""
+        """Whether the stages' statistics have counts by value, of which a group has many."""
         return any(s.listed for s in self.query.statistics)
 
     @property
     def group_shards(self) -> int:
-        """How many shards of groups there are: one where nothing is grouped by."""
+        """The number of shards of groups; one without group keys."""
         return self.shards if self.query.keys else 1
 
     def partials(self, batches: Iterable[pa.RecordBatch], table: int = 0) -> Iterator[Payload]:
-        """Sum any part of the rows, of the table with this number, by unit and group."""
+        """Run the first stage on any part of a table's rows: sums by unit and group."""
         with self._connection() as connection:
             yield from _guarded(self._partials(connection, batches, table))
 
@@ -175,7 +175,7 @@ class Stages:
         yield from parts_of(connection, self._sql_of(counted.rows).partials(self.unit_shards or self.shards))
 
     def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
-        """Give rows of whole shards of keys their units, and go on as `partials` does with those."""
+        """Run a foreign-key join on whole shards of keys, and then the first stage."""
         with self._connection() as connection:
             yield from _guarded(self._reached(connection, hop, payloads))
 
@@ -185,7 +185,7 @@ class Stages:
         raise AssertionError("there are no hops")
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
-        """Bound whole units, of one shard or several, and sum them by group."""
+        """Run the second stage on whole units: bound them, and sum by group."""
         with self._connection() as connection:
             yield from _guarded(self._totals(connection, payloads))
 
@@ -195,19 +195,19 @@ class Stages:
         yield from parts_of(connection, sql.totals(self.group_shards), order=sql.total_order)
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
-        """Add up partial sums of one shard that came in several parts."""
+        """Add up the first stage's partial sums of one shard from several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
             return [p.data for p in parts_of(connection, sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
-        """Add up totals of one shard of groups that came in several parts."""
+        """Add up the second stage's totals of one shard of groups from several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
             return [p.data for p in parts_of(connection, self._sql.joined_totals())]
 
     def collected(self, payloads: Iterable[bytes]) -> list[bytes]:
-        """Return what one whole shard of groups sends to where all groups meet.
+        """Return what one shard of groups sends to where all groups meet, after the second stage.
 
         It is the shard's totals; where the question is of the largest groups, those of the largest here.
         `merged`, of what all shards sent, finds the largest of them all.
@@ -219,7 +219,7 @@ class Stages:
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics of one shard (None: of all), sorted by key; at least one batch."""
+        """Run the last stage: yield exact statistics of one shard (None: all), sorted by key."""
         with self._connection(shard, gives_parts=False) as connection:
             yield from _guarded(self._merged(connection, payloads, batch_rows))
 
@@ -234,7 +234,7 @@ class Stages:
     def _connection(
         self, shard: int | None = None, *, gives_parts: bool = True
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open a connection of its own, with the public keys (of one shard of groups)."""
+        """Open a stage's own connection, with public keys (of one shard of groups)."""
         if duckdb.__version__ != self.version:
             raise EngineError(
                 f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
@@ -245,7 +245,7 @@ class Stages:
             yield connection
 
     def with_keys(self, streams: Sequence[bytes]) -> Self:
-        """Return the stages with the public keys that were brought.
+        """Return the stages with public keys that a pipeline brought.
 
         Args:
             streams: Arrow streams of columns k0, k1, ..., of the types in which they are read.
@@ -279,7 +279,7 @@ class Stages:
         )
 
     def _brought(self, connection: duckdb.DuckDBPyConnection, keys: BroughtKeys, names: Sequence[str]) -> str:
-        """Return what has each key once that came, of the column's type; none, where none came yet.
+        """Return SQL of the public keys that a pipeline brought to the stages, of the column's type.
 
         One that the column cannot hold is a key of no row, and left out.
         """
@@ -302,7 +302,7 @@ class Stages:
         return tuple((row[0], row[1]) for row in described)
 
     def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make what the first stage reads, without a row."""
+        """Make the table that the first stage reads, without a row."""
         connection.register("arriving", no_rows(self.rows))
         _take(connection)
         connection.unregister("arriving")
@@ -312,14 +312,14 @@ class Stages:
 def declared_rows(
     connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[None]:
-    """Let queries read batches of declared columns as the table `arriving`, none of which raises."""
+    """Register a worker's batches of declared columns as the table `arriving`."""
     schema = harmless_schema(rows)
     with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
         yield
 
 
 class _Counted:
-    """Batches, and how many rows they have had.
+    """A stage's batches, and how many rows they have had.
 
     DuckDB would say it, too, but to fetch that never ends in a process that was forked in the middle.
     """
@@ -334,13 +334,13 @@ class _Counted:
 
 
 def _take(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table of rows of those that arrive."""
+    """Make the first stage's table of the rows that arrive."""
     rows = within_types("arriving", described(connection, "arriving"))
     connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
 
 
 def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """Return the batch under the declared schema, harmless.
+    """Return a worker's batch under the declared schema, sanitized.
 
     A time zone's name or a width of offsets may differ from what is declared.
     """
@@ -350,7 +350,7 @@ def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> int:
-    """Make a table, which DuckDB may spill, of parts that come one at a time; return how many rows it has."""
+    """Load a stage's received parts into a table; return how many rows it has."""
     columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in types)
     connection.execute(f"CREATE TEMP TABLE {table} ({columns})")
     batches = _Counted(batch for data in payloads if data for batch in pa.ipc.open_stream(data))
@@ -367,7 +367,7 @@ def parts_of(
     said: Mapping[str, str] | None = None,
     order: Sequence[str] = (),
 ) -> Iterator[Payload]:
-    """Run a query whose first column is the shard, and cut its rows by shard.
+    """Run a stage's query, whose first column is the shard, and yield its rows by shard.
 
     Args:
         connection: where it is run.
@@ -397,7 +397,7 @@ def parts_of(
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch until each piece is small, or one row."""
+    """Cut a stage's batch until each piece is small, or one row."""
     if batch.nbytes <= sizes.PAYLOAD_BYTES or len(batch) == 1:
         yield batch
     else:
@@ -407,7 +407,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def as_stream(batches: Sequence[pa.RecordBatch], said: Mapping[str, str] | None = None) -> bytes:
-    """Return batches of one schema as an Arrow stream, perhaps with something said of them."""
+    """Return batches of a stage as one Arrow stream, perhaps with metadata."""
     sink, schema = pa.BufferOutputStream(), batches[0].schema
     with pa.ipc.new_stream(sink, schema if said is None else schema.with_metadata(said)) as writer:
         for batch in batches:
@@ -430,7 +430,7 @@ STAGE_BYTES, SHARE = 600 << 20, 0.5
 
 @contextmanager
 def opened(zone: str, *, own_types: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database that no other stage uses, once its memory is free.
+    """Open the database of one stage once its share of memory is free.
 
     Args:
         zone: in which times with a zone are read.
@@ -468,7 +468,7 @@ def stage_bytes(memory: int) -> int:
 
 @dataclass
 class _Turns:
-    """Of the stages of this process, of which each takes its share of memory."""
+    """The turns of this process's stages, each of which takes its share of memory."""
 
     memory: int
     free: threading.Semaphore
@@ -476,7 +476,7 @@ class _Turns:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Wait for a turn, but not where this thread has one, which would never end."""
+        """Wait for a stage's turn, but not where this thread has one already."""
         here, thread = process(), threading.get_ident()
         waits = not self.threads[thread]
         if waits:
@@ -504,7 +504,7 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN|VARCHAR|BLOB|DA
 
 @dataclass(frozen=True)
 class Hop:
-    """One foreign key that is followed, from a table with units to one without.
+    """One foreign-key join between stages, from a table with units to one without.
 
     Args:
         owners, rows, gives: numbers of tables: the one that has units, the one that has none, and the one
@@ -527,15 +527,15 @@ class Hop:
 
     @property
     def sent(self) -> dict[str, str]:
-        """What is sent of the owners: columns, with DuckDB's types."""
+        """The owners' columns that a foreign-key join sends, with DuckDB's types."""
         return {name: self.there[name].type_name for name in dict.fromkeys((self.key, self.unit))}
 
     def kept(self, columns: Sequence[str]) -> list[str]:
-        """Return those of some columns of what comes of it that the rows have, and not the owners."""
+        """Return the columns of a foreign-key join's result that its rows have, and not the owners."""
         return [name for name in columns if name.casefold() != self.named.casefold()]
 
     def owners_sent(self, relation: str, shards: int) -> str:
-        """Return what is sent of the owners' rows: the shard of a key, and each key and unit once."""
+        """Return SQL of the owners' keys and units that a foreign-key join sends, with shards."""
         values = [f"{compared(name, self.there)} AS c{i}" for i, name in enumerate(self.sent)]
         return (
             f"SELECT DISTINCT {_shard(self.key, self.there, shards)}, {', '.join(values)} FROM {relation} "
@@ -543,7 +543,7 @@ class Hop:
         )
 
     def rows_sent(self, relation: str, columns: Sequence[str], shards: int) -> str:
-        """Return what is sent of the rows: the shard of a key, and some columns. Those of no key stay."""
+        """Return SQL of the rows that a foreign-key join sends, with the shard of their key."""
         values = [f"{identifier(name)} AS c{i}" for i, name in enumerate(columns)]
         return (
             f"SELECT {_shard(self.column, self.here, shards)}, {', '.join(values)} FROM {relation} "
@@ -551,13 +551,13 @@ class Hop:
         )
 
     def joined(self, owners: str, rows: str, columns: Sequence[str]) -> str:
-        """Return some columns of what comes of tables of what was sent, of whole shards."""
+        """Return SQL of the result of a foreign-key join of whole shards."""
         values = compared(self.column, self.here), compared(self.key, self.there), identifier(self.unit)
         return f"({reached_rows(self.kept(columns), self.named, *values, rows, owners)})"
 
 
 def in_one_order(kinds: Iterable[str]) -> list[str]:
-    """Return terms that order rows of columns c0, c1, ... of some types: in one order, however they came.
+    """Return terms of one order of a stage's rows, whichever way they came from a shuffle.
 
     What comes of a shuffle arrives in any order. Spark compares what is computed again with what was there
     before, and takes another order for rows that changed.
@@ -568,5 +568,5 @@ def in_one_order(kinds: Iterable[str]) -> list[str]:
 
 
 def _shard(column: str, schema: Schema, shards: int) -> str:
-    """Return the shard of a value: equal ones are equal texts, of whichever type of whole numbers."""
+    """Return SQL of the shard of a foreign key, by its text."""
     return f"CAST(hash(CAST({compared(column, schema)} AS VARCHAR)) % {shards} AS INTEGER) AS shard"

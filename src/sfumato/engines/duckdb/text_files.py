@@ -28,7 +28,7 @@ _PREAMBLE, _SAMPLE = 64, 1000
 
 @dataclass(frozen=True)
 class Layout:
-    """How one file is laid out.
+    """The layout of one CSV file: form, names and least number of fields.
 
     Args:
         form: how its records are written.
@@ -41,12 +41,12 @@ class Layout:
     least: int
 
     def batches(self, file: str, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the file as texts; see `Csv.batches`."""
+        """Yield columns of a CSV file as texts; see `Csv.batches`."""
         return self.form.batches(file, self.names, wanted, self.least)
 
 
 def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) -> Layout:
-    """Return the layout in which most of the declared names are found.
+    """Return the layout of a CSV file in which most of the declared names are found.
 
     The first line is the header, or lines stand before it that have fewer fields, and it has all these names.
     Where all names are those of columns without a name, and as many as the first line has fields, there is
@@ -93,7 +93,7 @@ def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) 
 
 
 def inferred_names(file: str, form: Csv, delimiters: str) -> tuple[str, ...] | None:
-    """Return the names of a file's columns, by its header and the sizes of its first rows; None without any.
+    """Guess the column names of a CSV file from its header and first rows; None without any.
 
     Args:
         file, form, delimiters: as of `layout_of`.
@@ -118,7 +118,7 @@ def inferred_names(file: str, form: Csv, delimiters: str) -> tuple[str, ...] | N
 def names_without_header(
     layout: Layout, file: str, types: Mapping[str, str], reads: Callable[[Mapping[str, str]], bool]
 ) -> tuple[str, ...] | None:
-    """Return the names of columns if what was taken for the header is a row; None if it is the header.
+    """Return column names of a CSV file whose first line is a row; None if it is the header.
 
     Args:
         layout: of the file.
@@ -140,7 +140,7 @@ def names_without_header(
 
 
 def _quote(header: str, form: Csv) -> str:
-    """Return the quote of a header: single ones where a name stands in these, and none in double ones."""
+    """Return the quote character of a CSV header."""
     fields = header.removesuffix("\r").split(form.delimiter)
     single = any(len(name) > 1 and name[0] == name[-1] == "'" for name in fields)
     return "'" if single and '"' not in header else '"'
@@ -153,7 +153,7 @@ def _layout(form: Csv, fields: list[str]) -> Layout:
 
 
 def _filled(fields: Sequence[str]) -> int:
-    """Return the number of fields without the empty ones at the end."""
+    """Return the number of CSV fields without the empty ones at the end."""
     return max((i for i, field in enumerate(fields, 1) if field), default=0)
 
 
@@ -193,7 +193,7 @@ def open_csv(
     multiline: bool = True,
     encoding: str | None = None,
 ) -> Source:
-    """Open CSV files of the same columns.
+    """Open CSV files of the same columns as a source.
 
     Args:
         path: as the user gave it.
@@ -227,7 +227,7 @@ def open_csv(
 def open_json(
     path: str, files: Sequence[str], types: Types | None, connection: duckdb.DuckDBPyConnection
 ) -> Source:
-    """Open JSON files of one object a line.
+    """Open JSON files of one object a line as a source.
 
     Args:
         path: as the user gave it.
@@ -311,7 +311,7 @@ def _file_layout(path: str, file: str, form: Csv, delimiters: str, types: Types)
 
 
 def _with_names(layouts: Mapping[str, Layout], types: Types) -> dict[str, Layout]:
-    """Return the layouts with the columns' names as they are spelled in the first file."""
+    """Return CSV layouts with column names as the first file spells them."""
     by_fold, found = {name.casefold(): name for name in types}, {}
     for file, layout in layouts.items():
         folded = [name.casefold() for name in layout.names]
@@ -329,7 +329,7 @@ def _with_names(layouts: Mapping[str, Layout], types: Types) -> dict[str, Layout
 def _inferred(
     path: str, file: str, form: Csv, delimiters: str, connection: duckdb.DuckDBPyConnection
 ) -> tuple[Types, tuple[str, ...]]:
-    """Return types of the columns of a file, to be declared, and notes that say so.
+    """Guess column names and types of a CSV file, with notes that say so.
 
     Raises:
         EngineError: the file has no columns, or cannot be read.
@@ -353,7 +353,7 @@ def _inferred_types(file: str, layout: Layout, connection: duckdb.DuckDBPyConnec
 
 
 def _sample(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
-    """Return the first rows, as texts."""
+    """Return the first rows of a text file, as texts."""
     found: list[pa.RecordBatch] = []
     for batch in batches:
         found.append(batch)
@@ -364,7 +364,7 @@ def _sample(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> pa.Table
 
 
 def _inferred_json(path: str, files: Sequence[str], connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Return types of columns of JSON, in which each value of the first rows can be read."""
+    """Guess column types of JSON files from their first rows."""
     listed = ", ".join(map(literal, files))
     found = _described(connection, f"read_json([{listed}], {_LINES})")
     if not found or [name for name, _ in found] == ["json"]:
@@ -388,7 +388,7 @@ def _inferred_json(path: str, files: Sequence[str], connection: duckdb.DuckDBPyC
 
 
 def _json_candidates(kind: str, string: str) -> list[str]:
-    """Return types of a column to try: of strings what these are, of others what DuckDB takes them for."""
+    """Return the column types to try for a JSON column."""
     if column_types.is_castable(kind) or kind == '"NULL"':
         plain = kind in _OF_STRINGS
         return [*([string] if plain and string != "VARCHAR" else []), "VARCHAR" if plain else kind]
@@ -407,7 +407,7 @@ def _with_texts_for_times(kind: str) -> str:
 
 
 def _check_lines(path: str, file: str) -> None:
-    """Refuse, by its first line, a file of another form: one bad object would take all behind it."""
+    """Refuse a JSON file that is not one object a line, by its first line."""
     line = _first(path, file)
     if line.startswith("[") or line == "{":
         raise EngineError(

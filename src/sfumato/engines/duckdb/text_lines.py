@@ -31,7 +31,7 @@ _BREAK, _RETURN = b"\n\r"
 def columns_of(
     block: bytes, delimiter: str, quote: str, least: int, count: int, wanted: Sequence[int]
 ) -> list[pa.Array] | None:
-    """Return the wanted fields of each line that is a record; an empty field is NULL.
+    """Return the wanted CSV fields of each line of a block; an empty field is NULL.
 
     A record has a field for each column, of which some at the end may be missing, or more that are empty.
 
@@ -66,7 +66,7 @@ def columns_of(
 
 
 def lines_of(block: bytes) -> pa.Array:
-    """Return the lines of a block as texts."""
+    """Return the lines of a block of a text file as texts."""
     data = np.frombuffer(block + b"\n", np.uint8)
     ends = np.flatnonzero(data == _BREAK)
     return harmless(_between(data, ends, ends, np.ones(len(data), bool)))
@@ -79,7 +79,7 @@ def _outside_quotes(
     quote: int,
     keep: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.int64] | None:
-    """Return the places that separate fields, and mark what stands for no text; None for an odd block."""
+    """Return where CSV fields end outside of quotes; None for a block with an odd quote."""
     is_quote = data[places] == quote
     inside = ((np.cumsum(is_quote) - is_quote) % 2).astype(bool)
     if (inside & (data[places] == _BREAK)).any():
@@ -103,7 +103,7 @@ def _between(
     ends: npt.NDArray[np.int64],
     keep: npt.NDArray[np.bool_],
 ) -> pa.Array:
-    """Return what is kept between separators as texts, NULL where it is nothing."""
+    """Return the texts between separators of a block of lines, NULL where there is nothing."""
     keep[separators] = False
     returns = ends[ends > 0] - 1
     keep[returns[data[returns] == _RETURN]] = False
@@ -126,7 +126,7 @@ _SAID = 1000  # lines that are looked at for bytes of another encoding
 
 @dataclass(frozen=True)
 class Csv:
-    """How records are written in a file.
+    """How records are written in the lines of a CSV file.
 
     Args:
         delimiter, quote: single characters. In quotes delimiters and line breaks are text, and a quote is
@@ -146,12 +146,12 @@ class Csv:
     encoding: str | None = None
 
     def head(self, path: str, most: int) -> list[str]:
-        """Return the first lines of a file, as far as its first block goes; wrong bytes are surrogates."""
+        """Return the first lines of a CSV file; wrong bytes are surrogates."""
         lines = chain.from_iterable(map(_decoded, _blocks(path, self.encoding)))
         return list(islice(lines, most))
 
     def wrong_bytes(self, path: str) -> tuple[str, ...]:
-        """Return a note if some of the first lines are not in the file's encoding; else none."""
+        """Return a note if the first lines of a CSV file are not in its encoding."""
         name = self.encoding or "UTF-8"
         wrong = any(_valid(line) is None for line in self.head(path, _SAID))
         return (
@@ -164,19 +164,19 @@ class Csv:
         )
 
     def records(self, lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the records of some lines as they are written, and their fields; those that have fields."""
+        """Yield the CSV records of some lines as they are written, and their fields."""
         records = _Records((line.encode(errors="surrogateescape") for line in lines), self, lambda _: True)
         found = (one for block in records.blocks for some in records.of(block) for one in some)
         return ((one, fields) for one in found if (fields := self._fields(one, len(one) + 1)))
 
     def record(self, lines: Sequence[str]) -> tuple[str, list[str]]:
-        """Return the first of `records`, and nothing where there is none."""
+        """Return the first CSV record of some lines; nothing where there is none."""
         return next(self.records(lines), ("", []))
 
     def batches(
         self, path: str, columns: Sequence[str], wanted: Sequence[str], least: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted columns of a file, as texts; an empty field is NULL.
+        """Yield the wanted columns of a CSV file, as texts; an empty field is NULL.
 
         Args:
             path: the file, perhaps compressed.
@@ -222,7 +222,7 @@ class Csv:
         return _all_fitted((row for row in fields if row is not None), least, count)
 
     def _fields(self, record: str, most: int) -> list[str] | None:
-        """Return the fields of a record, `most` at most; None where a quote closes elsewhere."""
+        """Return at most `most` fields of a CSV record; None where a quote closes elsewhere."""
         fields: list[str] = []
         at, quote = 0, self.quote
         while len(fields) < most:
@@ -247,7 +247,7 @@ class Csv:
 
 
 def _fitted(row: list[str], least: int, count: int) -> list[str] | None:
-    """Return a record with as many fields as there are columns, or None where it is no record of these."""
+    """Return a CSV record with as many fields as there are columns; None where it does not fit."""
     if least <= len(row) <= count:
         return row + [""] * (count - len(row))
     return row[:count] if len(row) > count and not any(row[count:]) else None
@@ -258,7 +258,7 @@ def _all_fitted(rows: Iterable[list[str]], least: int, count: int) -> Iterator[l
 
 
 def checked_encoding(name: object) -> str | None:
-    """Return the codec of an encoding; None for UTF-8.
+    """Return the codec of a CSV file's encoding; None for UTF-8.
 
     Raises:
         QueryError: there is none of that name, or one in which bytes of a line change what others say.
@@ -287,7 +287,7 @@ def _begins_as_ascii(name: str) -> bool:
 
 
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of a file in one column, `line`; one that is too long is NULL."""
+    """Yield the lines of a JSON file in one column, `line`; one that is too long is NULL."""
     for block in _blocks(path):
         column = lines_of(b"\n".join(map(_of_utf8, block.split(b"\n"))) if _is_odd(block) else block)
         if len(block) > MOST_JSON:
@@ -298,7 +298,7 @@ def json_lines(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _is_odd(line: bytes) -> bool:
-    """Whether some text of JSON is perhaps not UTF-8, as written or as escaped."""
+    """Whether some text in a JSON line is perhaps not UTF-8, as written or as escaped."""
     try:
         return "\\ud" in line.decode().lower()
     except UnicodeDecodeError:
@@ -306,7 +306,7 @@ def _is_odd(line: bytes) -> bool:
 
 
 def _of_utf8(line: bytes) -> bytes:
-    """Return a line of JSON with null for each text that is not UTF-8: DuckDB would drop the whole line."""
+    """Return a JSON line with null for each text that is not UTF-8."""
     return _TEXT.sub(_utf8_or_null, line) if len(line) <= MOST_JSON and _is_odd(line) else line
 
 
@@ -322,7 +322,7 @@ def _utf8_or_null(text: re.Match[bytes]) -> bytes:
 
 
 def first_line(path: str) -> str:
-    """Return a file's first line that is not blank, as text."""
+    """Return a text file's first line that is not blank."""
     lines = (line.strip() for block in _blocks(path) for line in _decoded(block))
     return next((line for line in lines if line), "")
 
@@ -344,7 +344,7 @@ def _valid(text: str | None) -> str | None:
 
 
 def _blocks(path: str, encoding: str | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file in UTF-8, many at a time, without the last line break."""
+    """Yield the lines of a text file in UTF-8, many at a time."""
     rest, skipping, start = b"", False, True
     for block in _chunks(path, encoding):
         rest += block
@@ -368,7 +368,7 @@ def _blocks(path: str, encoding: str | None = None) -> Iterator[bytes]:
 
 
 def _chunks(path: str, encoding: str | None) -> Iterator[bytes]:
-    """Yield the bytes of a file in UTF-8; of what is no text in its encoding, a byte that UTF-8 lacks."""
+    """Yield a text file's bytes in UTF-8, with a byte that UTF-8 lacks for wrong ones."""
     with pa.input_stream(path, compression="detect") as stream:
         # A short block is first, as the one with the header is read record by record.
         chunk = stream.read(min(sizes.TEXT_BYTES, sizes.FIRST_TEXT_BYTES))
@@ -387,7 +387,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _wrong_bytes(error: UnicodeError) -> tuple[str, int]:
-    """Go on behind wrong bytes, but never behind a line break that is taken to be among them."""
+    """Skip wrong bytes of a text file, but never a line break among them."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     broken = -1 if error.encoding.startswith("utf-16") else error.object.find(b"\n", error.start, error.end)
@@ -398,7 +398,7 @@ codecs.register_error(_WRONG_BYTES, _wrong_bytes)
 
 
 def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Yield blocks of lines without the first ones."""
+    """Yield blocks of lines without the first ones of a text file."""
     for block in blocks:
         *before, rest = block.split(b"\n", count)
         if len(before) < count:
@@ -409,12 +409,12 @@ def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
 
 
 def _decoded(block: bytes) -> list[str]:
-    """Return the lines of a block; bytes that are not UTF-8 are surrogates."""
+    """Return the lines of a block as texts; bytes that are not UTF-8 are surrogates."""
     return block.decode(errors="surrogateescape").split("\n")
 
 
 class _Records:
-    """Joins lines to records while a quote is open.
+    """Joins lines of a CSV file to records while a quote is open.
 
     A quote opens where a field begins, and closes where it ends. One that closes elsewhere, or nowhere near,
     or in a record of too few or too many fields, was not meant as one: its line is no record, and the lines
@@ -426,7 +426,7 @@ class _Records:
         self._joins, self._fits, self._lines = form.multiline, fits, deque[str]()
 
     def of(self, block: bytes) -> Iterator[list[str]]:
-        """Yield the records of a block that was taken, and of those that its last record reaches into."""
+        """Yield the CSV records of a block, and of blocks that its last record reaches into."""
         self._lines.extend(_decoded(block))
         while self._lines:
             yield self._some()
@@ -441,7 +441,7 @@ class _Records:
         return found
 
     def _joined(self, line: str) -> str | None:
-        """Return the record whose first line opens a quote, or None with its other lines put back."""
+        """Return the CSV record whose first line opens a quote, or None."""
         parts, size = [line], len(line)
         while size <= MOST_QUOTED:
             if not self._lines:
@@ -460,7 +460,7 @@ class _Records:
         return None
 
     def _open(self, line: str, opened: bool) -> bool | None:
-        """Whether a quote is open after a line; None if one closes where no field ends."""
+        """Whether a CSV quote is open after a line; None if one closes where no field ends."""
         line = line.removesuffix("\r")
         at, closed = 0, not opened
         while True:

@@ -36,7 +36,7 @@ _RANGES = ((-47, -9), (-9, 29), (29, 67))
 
 @dataclass(frozen=True)
 class UnitAggregate:
-    """An aggregate of a unit's rows, that cannot raise.
+    """An aggregate over one unit's rows, in a form that cannot raise.
 
     Args:
         value: SQL of what a row gives; NULL where it gives nothing.
@@ -49,12 +49,12 @@ class UnitAggregate:
     type_name: str
 
     def sql(self, column: str, over: str = "") -> str:
-        """Return the aggregate of a column; as a window function with OVER (...)."""
+        """Return SQL of a unit's aggregate of a column; a window function with OVER (...)."""
         return self.form(column, over)
 
 
 def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
-    """Judge the SQL of one aggregate.
+    """Validate the SQL of one aggregate over a unit's rows.
 
     Raises:
         QueryError: it is no single aggregate of an expression of one row, or of a type that it does not take.
@@ -139,7 +139,7 @@ def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate
 
 
 def _sum_of_vectors(entries: int, x: str, over: str) -> str:
-    """Return the sums of arrays of whole numbers, entry by entry; NULL where there is none."""
+    """Return SQL of a unit's sum of vectors, entry by entry; NULL where there is none."""
     sums = ", ".join(f"CAST(sum({x}[{i}]){over} AS DOUBLE)" for i in range(1, entries + 1))
     return f"CASE WHEN count({x}){over} > 0 THEN [{sums}] END"
 
@@ -149,14 +149,14 @@ def _sum_of_integers(x: str, over: str) -> str:
 
 
 def _halves(x: str, over: str) -> tuple[str, str]:
-    """Return the sums of the upper and of the lower 64 bits of HUGEINTs; these are from 0 to 2^64 - 1."""
+    """Return SQL of a unit's sums of the upper and lower 64 bits of HUGEINTs."""
     upper, lower = f"sum({x} // {_HALF}){over}", f"sum({x} % {_HALF}){over}"
     rest = f"((({lower}) % {_HALF} + {_HALF}) % {_HALF})"
     return f"({upper} + ({lower} - {rest}) // {_HALF})", rest
 
 
 def _sum_of_large(x: str, over: str) -> str:
-    """Return the sum of HUGEINTs; NULL where HUGEINT does not hold it."""
+    """Return SQL of a unit's sum of HUGEINTs; NULL where HUGEINT does not hold it."""
     upper, lower = _halves(x, over)
     kept = f"CASE WHEN {upper} BETWEEN {-(2**63)} AND {2**63 - 1} THEN {upper} END"
     # In two parts, as DuckDB refuses a product that is the smallest HUGEINT.
@@ -177,7 +177,7 @@ def _mean_of_integers(x: str, over: str) -> str:
 
 
 def _one_nan(value: str, kind: str) -> str:
-    """Make all NaN the same: whose sign and bits a result has would be a matter of order."""
+    """Return SQL in which all NaN of a unit's values are the same."""
     return f"CASE WHEN isnan({value}) THEN 'nan'::{kind} ELSE {value} END"
 
 
@@ -186,7 +186,7 @@ def _mean_of_doubles(x: str, over: str) -> str:
 
 
 def _sum_of_doubles(x: str, over: str) -> str:
-    """Return the sum of doubles, in which their order changes no bit; NULL where there is none.
+    """Return SQL of a unit's sum of doubles that no order of rows changes.
 
     Doubles of a range are multiples of one power of two, and 128 bits hold the exact sum of 2^36 of them. The
     few in none are added up in order.

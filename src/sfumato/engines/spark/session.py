@@ -64,7 +64,7 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
 
 
 def _running() -> SparkSession | None:
-    """Return the session that runs; `getActiveSession` tells of this thread alone.
+    """Return the running Spark session; `getActiveSession` knows this thread's alone.
 
     Each thread of Python has one of Java, and another one after a call that was interrupted.
     """
@@ -109,7 +109,7 @@ def _check_classic(settings: Mapping[str, object]) -> None:
 
 
 def _check_java() -> None:
-    """Look for Java where bin/spark-class does: in JAVA_HOME, else on the path."""
+    """Refuse a Spark session without Java 17, found as bin/spark-class does."""
     if _site_settings():
         return  # they may say where Java is
     home = os.environ.get("JAVA_HOME")
@@ -127,7 +127,7 @@ def _check_java() -> None:
 
 
 def _site_settings() -> bool:
-    """Return whether Spark's launcher will run a script of the site's before it looks for Java."""
+    """Return whether Spark's launcher runs a site script before it looks for Java."""
     folder = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME') or os.devnull}/conf"
     return os.path.isfile(f"{folder}/spark-env.sh")
 

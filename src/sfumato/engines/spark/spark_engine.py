@@ -66,7 +66,7 @@ _KEYS = {
 
 
 def arrow_rows(frame: DataFrame) -> pa.Schema:
-    """Return the schema in which workers are given the rows.
+    """Return the Arrow schema in which Spark's workers receive a frame's rows.
 
     Raises:
         EngineError: a column cannot be passed on.
@@ -89,7 +89,7 @@ def arrow_rows(frame: DataFrame) -> pa.Schema:
 
 
 def spark_outputs(work: Work, schema: Schema) -> StructType:
-    """Return Spark's schema of a release's outputs; comments of its columns say what they do not include.
+    """Return Spark's schema of a release's outputs, with comments on what they do not include.
 
     Raises:
         ColumnError: a group key is of a type that is not given back.
@@ -111,7 +111,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
 
 
 def pinned(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
-    """Compute a data frame, and return one that reads what was computed and knows no more of its sources.
+    """Compute a Spark frame once, and return a materialized one that knows no source.
 
     It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
     directory, which nobody empties. Where all copies are lost, looking at it fails.
@@ -157,7 +157,7 @@ _SAID = re.compile(
 
 
 def failed(error: Exception) -> EngineError:
-    """Return what may be said of an error of Spark: which it is, and what a worker of ours said.
+    """Return the error of a failed Spark job, without Spark's text, which may quote rows.
 
     >>> print(failed(ValueError("cannot cast 'a private value'")))
     release: Spark's job failed at a ValueError, whose text is left out, as it may quote rows; ...
@@ -211,7 +211,7 @@ class SparkEngine(DistributedEngine):
 
     @in_own_words(failed, Exception)
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine:
-        """Collect some columns of a public frame to the driver."""
+        """Collect columns of a public Spark frame to the driver."""
         rows = _selected(self._frame, names).limit(PUBLIC_ROWS + 1).toArrow()
         if rows.num_rows > PUBLIC_ROWS:
             raise too_large()
@@ -221,12 +221,12 @@ class SparkEngine(DistributedEngine):
     def public_keys(
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:
-        """Return public keys with the key columns' types, sorted; those of a frame are collected."""
+        """Return public keys, sorted; those of a Spark frame are collected."""
         return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
 
     @in_own_words(failed, Exception)
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
-        """Refuse words for noise, diagnostics, and a session in which no release is made."""
+        """Refuse a Spark release with known noise, diagnostics, or an unfit session."""
         super().check_release(plan, unsafe_words)
         if plan.diagnostics is not None:
             raise QueryError(
@@ -244,7 +244,7 @@ class SparkEngine(DistributedEngine):
         unsafe_words: Words | None = None,
         pay: ChargeBudget = no_charge,
     ) -> DataFrame:
-        """Run the release, and return the noisy table as a data frame that is never computed again.
+        """Run a release on Spark, and return the noisy table as a frame that is never computed again.
 
         Args:
             plan: what to do.
@@ -273,7 +273,7 @@ class SparkEngine(DistributedEngine):
         unsafe_words: Words | None = None,
         pay: ChargeBudget = no_charge,
     ) -> TopRelease:
-        """Return the release of the largest groups, which is drawn here when it is first looked at.
+        """Return the release of a Spark frame's largest groups; it is drawn on first access.
 
         Args:
             plan: what is asked, and its noise.
@@ -289,17 +289,17 @@ class SparkEngine(DistributedEngine):
         return made
 
     def _check(self) -> None:
-        """Refuse a session in which a release would be made twice, or of rows that change."""
+        """Refuse a Spark session in which a release would be made twice, or of rows that change."""
         for frame in self._frames:
             _check_session(frame)
         _check_comparing(self._frame.sparkSession)
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
-        """Return what the workers will do for one release; it holds the secret of the release."""
+        """Return what Spark's workers will do for one release; it holds the release's secret."""
         return Work.of(plan, self._stages(plan.exact), confidence)
 
     def released(self, work: Work) -> DataFrame:
-        """Return the data frame of a release, not yet computed.
+        """Return the Spark frame of a release, not yet computed.
 
         Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
         changed: so nobody is given it but `pinned`.
@@ -314,7 +314,7 @@ class SparkEngine(DistributedEngine):
 
     @in_own_words(failed, Exception)
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield exact statistics on the driver, sorted by key: of largest groups, else for tests."""
+        """Yield exact statistics on Spark's driver, sorted by key: for largest groups and tests."""
         self._check()
         stages = self._stages(query)
         totals = self._totals(stages)
@@ -326,7 +326,7 @@ class SparkEngine(DistributedEngine):
         return replace(self.stages(query, self._group_shards()), unit_shards=self._unit_shards())
 
     def _unit_shards(self) -> int:
-        """Return a number that grows with cluster and data, as nothing of the output follows from it."""
+        """Return the number of Spark's unit shards, which grows with cluster and data."""
         session = self._frame.sparkSession
         plans = [frame._jdf.queryExecution().optimizedPlan() for frame in self._frames]
         size = sum(int(str(plan.stats().sizeInBytes())) for plan in plans)
@@ -334,7 +334,7 @@ class SparkEngine(DistributedEngine):
         return max(int(session.sparkContext.defaultParallelism), parts)
 
     def _group_shards(self) -> int:
-        """Return a setting: files and order of the output follow from it, so nothing of the rows may."""
+        """Return the number of Spark's group shards: a setting, as the output depends on it."""
         session = self._frame.sparkSession
         asked = session.conf.get(SHARDS, None)
         if asked is None:
@@ -344,7 +344,7 @@ class SparkEngine(DistributedEngine):
         return int(asked)
 
     def _totals(self, stages: Stages) -> DataFrame:
-        """Return totals of groups, in parts, wherever their units were bounded."""
+        """Return a Spark frame of the second stage's totals, in parts."""
         shards, tables = stages.unit_shards or stages.shards, self.tables
         parts = {
             number: _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
@@ -361,12 +361,12 @@ class SparkEngine(DistributedEngine):
 
     @property
     def _frames(self) -> list[DataFrame]:
-        """The frames of all private tables."""
+        """The Spark frames of all private tables."""
         engines = (leaf.engine for leaf in self.tables.values())
         return [one._frame for one in engines if isinstance(one, SparkEngine) and not one._public]
 
     def _groups(self, stages: Stages) -> DataFrame:
-        """Return parts of shards of groups, each shard in a partition of its own."""
+        """Return a Spark frame of groups' parts, each shard in a partition of its own."""
         # A part for each shard, so that public groups appear where nothing arrives.
         seeds = self._frame.sparkSession.range(stages.group_shards)
         empty = seeds.selectExpr("CAST(id AS INT) AS shard", "CAST('' AS BINARY) AS data")
@@ -374,12 +374,12 @@ class SparkEngine(DistributedEngine):
 
 
 def is_frame(value: object) -> bool:
-    """Whether something is a data frame of Spark."""
+    """Whether an object is a Spark data frame."""
     return type(value).__module__.startswith("pyspark.sql") and type(value).__name__ == "DataFrame"
 
 
 def _collected(keys: Any) -> pa.Table:
-    """Bring public keys to the driver, where they are planned with."""
+    """Collect a Spark frame of public keys to the driver."""
     _check_frame(keys)
     with in_own_words(failed, Exception):
         rows = keys.limit(PUBLIC_ROWS + 1).toArrow()
@@ -389,7 +389,7 @@ def _collected(keys: Any) -> pa.Table:
 
 
 def _selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return some columns under plain names: Spark takes the dots of one for a path, in mapInArrow too."""
+    """Return a Spark frame's columns under plain names, without dots."""
     return frame.select([frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(names)])
 
 
@@ -418,7 +418,7 @@ def _check_frame(frame: DataFrame) -> None:
 
 
 def _check_session(frame: DataFrame) -> None:
-    """Refuse a session that has ended, and what a stream runs for each batch, perhaps twice for one."""
+    """Refuse a Spark session that has ended, and a stream's micro-batch."""
     running = frame.sparkSession.sparkContext._jsc
     if running is None or running.sc().isStopped():
         raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
@@ -432,7 +432,7 @@ def _check_session(frame: DataFrame) -> None:
 
 
 def _check_comparing(session: SparkSession) -> None:
-    """Refuse a session in which a unit may count once by its rows of before, and again by those of after."""
+    """Refuse a Spark session that does not notice rows that change between two computations."""
     off = [name for name in _COMPARING if str(session.conf.get(name, None)).lower() == "false"]
     if off:
         raise EngineError(
@@ -455,7 +455,7 @@ def _quoted(name: str) -> str:
 
 
 def spark_tables(spark: SparkSession) -> Callable[[object], Any]:
-    """Return what gives the data frame of a name; a data frame is its own.
+    """Return a function that gives the Spark frame of a table's name.
 
     Raises:
         ParameterError: it is no session. What it returns raises EngineError where there is no such table.

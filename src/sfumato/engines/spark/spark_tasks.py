@@ -26,7 +26,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def spill_beside_blocks() -> None:
-    """Let this worker spill where Spark keeps its blocks, as pyspark does: Spark removes it all at the end.
+    """Make a Spark worker spill where Spark keeps its blocks, which Spark removes at the end.
 
     A worker itself is killed, and removes nothing.
     """
@@ -35,42 +35,42 @@ def spill_beside_blocks() -> None:
 
 
 def sum_rows(stages: Stages, table: int, batches: Batches) -> Batches:
-    """Rows of any partition of the table with a number to parts of shards of units."""
+    """Spark task of the first stage: rows of a partition to parts of shards of units."""
     yield from _emitted(stages.partials(batches, table))
 
 
 def reach_units(stages: Stages, hop: Hop, batches: Batches) -> Batches:
-    """Parts of whole shards of keys to parts of shards of units, or of the next keys."""
+    """Spark task of a foreign-key join: whole shards of keys to parts of shards of units."""
     for _, parts in _by_shard(batches):
         yield from _emitted(stages.reached(hop, parts))
 
 
 def bound_units(stages: Stages, batches: Batches) -> Batches:
-    """Parts of whole shards of units to parts of shards of groups."""
+    """Spark task of the second stage: whole shards of units to parts of shards of groups."""
     for _, parts in _by_shard(batches):
         yield from _emitted(stages.totals(parts))
 
 
 def collect_largest(stages: Stages, batches: Batches) -> Batches:
-    """Parts of whole shards of groups to what goes on to the driver."""
+    """Spark task of the largest groups: whole shards of groups to what the driver receives."""
     for shard, parts in _by_shard(batches):
         yield from _emitted([Payload(shard, data) for data in stages.collected(parts)])
 
 
 def draw_groups(work: Work, batches: Batches) -> Batches:
-    """Parts of whole shards of groups to outputs."""
+    """Spark task that draws noise: whole shards of groups to outputs."""
     for shard, parts in _by_shard(batches):
         yield from map(_for_spark, work.released(shard, parts))
 
 
 def gather_groups(work: Work, batches: Batches) -> Batches:
-    """Parts of whole shards of groups to what they send to where one draw serves all groups."""
+    """Spark task that gathers whole shards of groups to where one draw serves all."""
     for shard, parts in _by_shard(batches):
         yield from _emitted([Payload(shard, work.gathered(shard, parts))])
 
 
 def draw_together(work: Work, batches: Batches) -> Batches:
-    """What all shards of groups sent to outputs."""
+    """Spark task that draws noise for all groups at once."""
     yield from map(_for_spark, work.together(_rows(batches)))
 
 
@@ -84,7 +84,7 @@ def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches], Batches]:
-    """Return the task as a function of batches that says what is missing, where a worker cannot run it."""
+    """Return a Spark task as a function of batches, which says what a worker lacks."""
     from pyspark import cloudpickle
 
     data = cloudpickle.dumps((task, arguments))
@@ -110,7 +110,7 @@ def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches]
 
 @cache
 def settle(kind: str) -> None:
-    """Let this worker look for garbage no more in what a task of this kind imported.
+    """Freeze what a Spark worker imported, so that garbage collection skips it.
 
     After each task pyspark looks through all that a worker holds, which takes longer than a task of few rows.
 
@@ -123,7 +123,7 @@ def settle(kind: str) -> None:
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep what this thread sends to Java out of py4j's log, which of level DEBUG has each command whole.
+    """Keep what this thread sends to Spark's Java out of py4j's log.
 
     So a task that holds a secret is sent inside.
     """
@@ -156,7 +156,7 @@ def _rows(batches: Batches) -> Iterator[tuple[int, bytes]]:
 
 
 def _by_shard(batches: Batches) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Yield each shard with its parts, one at a time; Spark brings one shard to a partition."""
+    """Yield each shard of a Spark partition with its parts."""
     seen: set[int] = set()
     for shard, parts in groupby(_rows(batches), key=lambda row: row[0]):
         if shard in seen:
