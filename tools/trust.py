@@ -450,7 +450,7 @@ APART = (
         "They see noisy numbers alone, or laws of noise: outputs, error bars, files, receipts",
         (
             "release/*.py",
-            "engines/duckdb/post_processing_sql.py",
+            "engines/duckdb/post_processing.py",
             "query/error_bars.py",
             "plan/serialization.py",
             "query/group_totals.py",

@@ -249,7 +249,7 @@ def public(
     'other'
     """
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-    from sfumato.engines.duckdb.post_processing_sql import rows_of
+    from sfumato.engines.duckdb.post_processing import rows_of
     from sfumato.engines.duckdb.resources import checked_resources
     from sfumato.release.table_digest import table_digest
 

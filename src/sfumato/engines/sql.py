@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sfumato.dialect import SqlQuery
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.catalog import Catalog
-    from sfumato.engines.duckdb.post_processing_sql import OutsideSql, ReleasedColumns
+    from sfumato.engines.duckdb.post_processing import OutsideSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease
@@ -249,7 +249,7 @@ class Asked:
     def _computed(self) -> tuple[list[_Planned], OutsideSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""
         from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-        from sfumato.engines.duckdb.post_processing_sql import OutsideSql
+        from sfumato.engines.duckdb.post_processing import OutsideSql
 
         query, questions = self.query, self.questions
         assert query.outside is not None
@@ -293,7 +293,7 @@ def _claim(planned: _Planned, question: Question[Any] | Top, asked: SqlQuery) ->
 
 
 def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
-    from sfumato.engines.duckdb.post_processing_sql import columns_of, columns_of_largest
+    from sfumato.engines.duckdb.post_processing import columns_of, columns_of_largest
 
     made = _trial(question, asked)
     if isinstance(question, Top):
@@ -387,7 +387,7 @@ def asking(
 
 
 def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:
-    from sfumato.engines.duckdb.post_processing_sql import groups_of
+    from sfumato.engines.duckdb.post_processing import groups_of
 
     queries, public = (query, *query.beside), dict[str, PublicTable]()
     for name in (name for one in queries for name in _public_names(one)):
