@@ -130,7 +130,7 @@ class Explanation(Told):
             f"epsilon {epsilon:g} and delta {delta:g}"
             f"{f'; weights: {weights}' if weights else ''}:"
         )
-        if "found" in content:
+        if content["found"]:
             before[-1] = before[-1].replace(" they cost", " they cost, beside the looks,")
         after = [selection["text"]] if selection else []
         after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
@@ -274,12 +274,15 @@ def _shown(number: str) -> str:
 
 def plan_content(plan: Plan) -> dict[str, Any]:
     """Return the explanation of a plan as plain data."""
-    query, noise, needed = plan.query, plan.noise, plan.requirements
+    query, content = plan.query, plan._content
+    selection = content["selection"]
+    if plan.selection is not None:
+        selection = selection | _selection_content(plan.selection, query.groups, plan.epsilon)
     asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
     return {
-        **_question_content(query, plan.statistics),
-        "selection": _selection_content(plan.selection, noise.name, query.groups, plan.epsilon),
-        "noise": noise.name,
+        **_question_content(query, plan.statistics, plan.exact.description),
+        **content,
+        "selection": selection,
         "statistics": _numbers_content(plan),
         "outputs": {
             e.name: {
@@ -290,17 +293,11 @@ def plan_content(plan: Plan) -> dict[str, Any]:
             }
             | ({"rank": e.rank} if e.kind == "quantile" else {})
             | ({"entries": e.entries} if e.entries else {})
-            for e in needed.estimates
+            for e in plan.requirements.estimates
         },
-        "budget": {
-            "epsilon": str(plan.epsilon),
-            "delta": str(plan.delta),
-            "noise_multiplier": str(plan.multiplier),
-        },
+        "budget": content["budget"] | {"noise_multiplier": str(plan.multiplier)},
         "notes": _notes(plan),
         "bias": plan.bias.told(),
-        "diagnostics": None if plan.diagnostics is None else plan.diagnostics.content(),
-        **({"found": [one.content for one in plan.found]} if plan.found else {}),
     }
 
 
@@ -345,7 +342,9 @@ def _numbers_content(plan: Plan) -> list[dict[str, Any]]:
     return numbers
 
 
-def _question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str, Any]:
+def _question_content(
+    query: Query, statistics: Sequence[Statistic], bounding: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the part of an explanation that says what the query is, as plain data."""
     groups = "the whole table"
     if query.private_groups:
@@ -364,35 +363,28 @@ def _question_content(query: Query, statistics: Sequence[Statistic]) -> dict[str
         "group_by": list(query.keys),
         "groups_are": groups,
         "limits": {
-            "groups_per_unit": query.groups,
+            "groups_per_unit": bounding["per_unit"],
             "rows_per_unit_and_group": query.rows,
-            "beyond": "scale" if query.scaled else "sample",
+            "beyond": bounding["beyond"],
             "by_rows": any(s.by_rows for s in statistics),
             "of_a_unit": list(dict.fromkeys(s.per_unit for s in statistics if not s.by_rows)),
         }
-        | ({} if query.total_rows is None else {"rows_per_unit": query.total_rows}),
-        "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
+        | ({} if bounding["total_rows"] is None else {"rows_per_unit": bounding["total_rows"]}),
     }
 
 
-def _selection_content(
-    rule: GroupSelection | None, noise: str, groups: int, epsilon: Fraction
-) -> dict[str, Any] | None:
+def _selection_content(rule: GroupSelection, groups: int, epsilon: Fraction) -> dict[str, Any]:
     """Return the part of an explanation on private group selection, as plain data."""
-    if rule is None:
-        return None
     half = rule.expected_threshold
-    content: dict[str, Any] = {"kept_half_the_time_at_units": half, "pre_threshold": rule.pre_threshold}
+    content: dict[str, Any] = {"kept_half_the_time_at_units": half}
     if isinstance(rule, TruncatedGeometric):
         return content | {
-            "rule": "truncated_geometric",
             "epsilon_per_group": str(rule.epsilon),
             "delta_per_group": str(rule.delta),
             "share": round_up(rule.epsilon * groups / epsilon),
             "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
         }
     return content | {
-        "rule": f"{noise}_threshold",
         "threshold": half,
         "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
         "share": 0.0,

@@ -220,6 +220,24 @@ class Plan(Displayed, Generic[Asked, Measured]):
         return claim | self.measurement.description(self.exact)
 
     @property
+    def _content(self: Plan) -> dict[str, Any]:
+        """What the plan decides, as plain data that its explanation and its canonical form share."""
+        query, rule = self.query, self.selection
+        selection = None
+        if rule is not None:
+            kind = rule.description["kind"]
+            name = f"{self.noise.name}_{kind}" if kind == "threshold" else kind
+            selection = {"rule": name, "pre_threshold": rule.pre_threshold}
+        return {
+            "weights": {name: str(query.weight(name)) for name, _ in query.aggregates if query.weighed},
+            "budget": {"epsilon": str(self.epsilon), "delta": str(self.delta)},
+            "noise": self.noise.name,
+            "selection": selection,
+            "diagnostics": None if self.diagnostics is None else self.diagnostics.content(),
+            "found": [one.content for one in self.found],
+        }
+
+    @property
     def deviations(self: Plan) -> dict[str, float]:
         """The standard deviation of the plan's noise on each number; of chosen places, in rows."""
         steps, laws = self.steps, self.measurement.laws

@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sfumato.exact.parameters import canonical_bytes
-from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.query.engine_protocol import BroughtKeys, Evaluator
 from sfumato.query.tables.table_part import Part
 from sfumato.release.table_digest import table_digest
 
 if TYPE_CHECKING:
     from sfumato.api.largest_groups import Top
-    from sfumato.measurements.group_selection import GroupSelection
     from sfumato.plan.plan import Plan
     from sfumato.plan.top_measurement import TopMeasurement
     from sfumato.query.query import Query
@@ -58,14 +56,9 @@ def canonical(plan: Plan, engine: Evaluator) -> dict[str, Any]:
         "asks": "statistics",
         **_rows(told, query.unit, query.keys, query.public_keys),
         **({} if query.grouping is None else {"totals": plain(query.grouping)}),
-        "limits": _limits(query),
+        "limits": _limits(query, plan.exact.description),
         "outputs": [_output(name, asked, told["columns"]) for name, asked in query.aggregates],
-        "weights": {name: str(query.weight(name)) for name, _ in query.aggregates} if query.weighed else {},
-        "budget": {"epsilon": str(plan.epsilon), "delta": str(plan.delta)},
-        "noise": plan.noise.name,
-        "selection": _selection(plan.selection, plan.noise.name),
-        "diagnostics": None if plan.diagnostics is None else plain(plan.diagnostics.content()),
-        "found": [plain(one.content) for one in plan.found],
+        **plain(plan._content),
     }
 
 
@@ -144,24 +137,17 @@ def _rows(
     }
 
 
-def _limits(query: Query) -> dict[str, Any]:
-    """Return the canonical form of contribution limits."""
-    if query.total_rows is not None:
-        return {"total_rows": query.total_rows}
+def _limits(query: Query, bounding: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the canonical form of contribution limits, from the description of bounding."""
+    if bounding["total_rows"] is not None:
+        return {"total_rows": bounding["total_rows"]}
     counted = any(asked.needs_rows for _, asked in query.aggregates)
     limits: dict[str, Any] = {"rows": query.rows} if counted else {}
     if query.keys:
-        limits |= {"groups": query.groups, "beyond": "scale" if query.scaled else "sample"}
+        limits |= {"groups": bounding["per_unit"], "beyond": bounding["beyond"]}
     return limits
 
 
 def _output(name: str, asked: Any, columns: Mapping[str, str]) -> list[Any]:
     written = {column: columns.get(column, column) for column in asked.columns}
     return [name, plain(asked.of_columns(written))]
-
-
-def _selection(rule: GroupSelection | None, noise: str) -> dict[str, Any] | None:
-    if rule is None:
-        return None
-    name = "truncated_geometric" if isinstance(rule, TruncatedGeometric) else f"{noise}_threshold"
-    return {"rule": name, "pre_threshold": rule.pre_threshold}
