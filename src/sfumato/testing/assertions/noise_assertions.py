@@ -96,11 +96,12 @@ def assert_approx_equal(
         Privacy on Beam, "Tolerance calculation for ApproxEquals in tests", with its errata.
     """
     if is_largest(actual):
-        _given_nothing(tolerance, law, keys, columns)
+        _left_out(_LARGEST, tolerance=tolerance, law=law, keys=keys, columns=columns)
         approx_largest(actual, expected, k)
         return
     if is_release(actual):
-        _approx_release(actual, expected, tolerance, law, k, keys, columns)
+        _left_out("a release", law=law, keys=keys)
+        _approx_release(actual, expected, tolerance, k, columns)
         return
     got, wanted, options = _pair(actual, expected, keys, "expected", columns)
     limits = Limits(tolerance, law, k, len(wanted.values) * max(len(wanted.outputs), 1), whole=True)
@@ -168,11 +169,12 @@ def assert_noisy(
         Privacy on Beam, "Complementary tolerance calculation for checkMetricsAreNoisy".
     """
     if is_largest(actual):
-        _given_nothing(tolerance, law, keys, columns)
+        _left_out(_LARGEST, tolerance=tolerance, law=law, keys=keys, columns=columns)
         noisy_largest(actual, raw, k)
         return
     if is_release(actual):
-        _noisy_release(actual, raw, tolerance, law, k, keys, columns)
+        _left_out("a release", tolerance=tolerance, law=law, keys=keys)
+        _noisy_release(actual, raw, k, columns)
         return
     got, wanted, options = _pair(actual, raw, keys, "raw", columns)
     limits = Limits(
@@ -285,17 +287,17 @@ def _present(got: Cells, wanted: Cells) -> Iterator[tuple[Group, str]]:
 
 
 def _approx_release(
-    release: Any,
-    expected: Any,
-    tolerance: Tolerance,
-    law: object,
-    k: object,
-    keys: Sequence[str] | None,
-    columns: Sequence[str] | None,
+    release: Any, expected: Any, tolerance: Tolerance, k: object, columns: Sequence[str] | None
 ) -> None:
-    released, wanted, given, k = _release_parts(
-        release, expected, "expected", tolerance, law, k, keys, columns
-    )
+    if callable(tolerance) or is_number(tolerance):
+        raise ParameterError(
+            "tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out"
+        )
+    given = None if tolerance is None else StatedTolerance(tolerance)
+    released, wanted = _released_and_expected(release, expected, "expected", columns)
+    if given is not None:
+        note_uncounted()
+    k = charge(k)
     check_all_compared(released.cells, wanted, "expected", columns)
     groups, outputs = max(len(wanted.values), 1), max(len(wanted.outputs), 1)
     # Groups may have noises of their own, outputs of one group may share them; and where groups are
@@ -326,18 +328,9 @@ def _approx_release(
     report(differences, off, wanted, f" (flakiness 10^-{k:.4g} in all)")
 
 
-def _noisy_release(
-    release: Any,
-    raw: Any,
-    tolerance: Tolerance,
-    law: object,
-    k: object,
-    keys: Sequence[str] | None,
-    columns: Sequence[str] | None,
-) -> None:
-    if tolerance is not None:
-        raise ParameterError("tolerance", tolerance, "left out: a release knows its noise")
-    released, wanted, _, k = _release_parts(release, raw, "raw", None, law, k, keys, columns)
+def _noisy_release(release: Any, raw: Any, k: object, columns: Sequence[str] | None) -> None:
+    released, wanted = _released_and_expected(release, raw, "raw", columns)
+    k = charge(k)
     blind = [o for o, e in released.estimates.items() if e.kind not in SHOWN]
     check_all_compared(released.cells, wanted, "raw", columns, blind)
     missing = [g for g in wanted.values if g not in released.cells.values]
@@ -372,40 +365,26 @@ def _noisy_release(
     check(residues)
 
 
-def _given_nothing(tolerance: object, law: object, keys: object, columns: object) -> None:
-    """Refuse arguments of an assertion that a release of the largest groups has by itself."""
-    for name, given in (("tolerance", tolerance), ("law", law), ("keys", keys), ("columns", columns)):
-        if given is not None:
-            raise ParameterError(name, given, f"left out: a release of the largest groups knows its {name}")
+_LARGEST = "a release of the largest groups"
 
 
-def _release_parts(
-    release: Any,
-    other: Any,
-    name: str,
-    tolerance: Tolerance,
-    law: object,
-    k: object,
-    keys: object,
-    columns: Sequence[str] | None,
-) -> tuple[ReleasedCells, Cells, StatedTolerance | None, float]:
-    if law is not None:
-        raise ParameterError("law", law, "left out: a release knows its noise")
-    if keys is not None:
-        raise ParameterError("keys", keys, "left out: a release knows its keys")
-    if callable(tolerance) or is_number(tolerance):
-        raise ParameterError(
-            "tolerance", tolerance, "a mapping by output, such as {'income_50': 2.0}, or left out"
-        )
-    given = None if tolerance is None else StatedTolerance(tolerance)
+def _left_out(owner: str, **given: object) -> None:
+    """Refuse arguments of an assertion that a release has by itself."""
+    for name, value in given.items():
+        if value is not None:
+            raise ParameterError(name, value, f"left out: {owner} knows its {name}")
+
+
+def _released_and_expected(
+    release: Any, other: Any, name: str, columns: Sequence[str] | None
+) -> tuple[ReleasedCells, Cells]:
+    """Read both sides of an assertion about a release."""
     released = ReleasedCells(release)
     wanted = released.read_expected(other, name, columns)
     _check_expected(wanted, name, released.quantiles)
     if wanted.twice:
         raise AssertionError(f"{name} has groups twice: {labels(wanted.twice)}")
-    if given is not None:
-        note_uncounted()
-    return released, wanted, given, charge(k)
+    return released, wanted
 
 
 def _forgiven(released: ReleasedCells, wanted: Cells, each: float) -> list[Group]:
