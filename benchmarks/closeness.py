@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from sfumato.audit.closeness import closeness
+from sfumato.audit import closeness
 from sfumato.noise import Gaussian, Laplace, Law, SeededWords
 
 Values = NDArray[np.generic]

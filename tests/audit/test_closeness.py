@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
+from sfumato.audit import Check, Closeness, VectorLaw, closeness
 from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats, residues
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Laplace, SeededWords

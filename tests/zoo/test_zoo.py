@@ -7,8 +7,7 @@ which cannot be seen at all, are left to benchmarks/zoo.py. A twin is called wro
 import pytest
 import specimens
 
-from sfumato.audit import audit
-from sfumato.audit.closeness import closeness
+from sfumato.audit import audit, closeness
 from sfumato.noise import Gaussian
 
 QUICK = [s for s in specimens.SPECIMENS if not (s.slow or s.unseen)]

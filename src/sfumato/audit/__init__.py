@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from sfumato.audit.audit_task import Progress, Task
 from sfumato.audit.auditor import assert_private, audit
 from sfumato.audit.claims import Claim, Pair, approximate, curve, gaussian, zcdp
-from sfumato.audit.closeness import Check, Closeness, VectorLaw, closeness
+from sfumato.audit.closeness.closeness_result import Check, Closeness
+from sfumato.audit.closeness.law_checks import closeness
+from sfumato.audit.closeness.reference_law import VectorLaw
 from sfumato.audit.datasets import Edge, edges, halton, numbers, odd_numbers, units, without
 from sfumato.audit.falsifier.falsification import Falsification, falsify
 from sfumato.audit.histogram_method import HistogramMethod

@@ -218,6 +218,11 @@ def label(group: Group) -> str:
     return repr(group[0]) if len(group) == 1 else repr(group)
 
 
+def where_text(group: Group, output: str) -> str:
+    """Return what a message calls a compared value."""
+    return label(group) if output == ONLY else f"{label(group)} {output}"
+
+
 def plain_key(key: object) -> object:
     """Return the key of a compared group as a plain Python value, equal for all libraries."""
     if type(key).__module__ == "numpy" and hasattr(key, "item"):
@@ -337,7 +342,7 @@ class Off:
     log10: float | None = None
 
     def __str__(self) -> str:
-        where = label(self.group) if self.output == ONLY else f"{label(self.group)} {self.output}"
+        where = where_text(self.group, self.output)
         if math.isnan(self.gap):
             kind = "missing" if self.actual is None else _text(self.actual)
             return f"  {where}: {kind}, which no tolerance admits; expected {_text(self.expected)}"
@@ -395,10 +400,9 @@ def too_near(near: Sequence[Off], values: int, stated: str) -> str:
     """Return an assertion's message about values too near to their raw ones."""
     lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
     for o in near[:LISTED]:
-        where = label(o.group) if o.output == ONLY else f"{label(o.group)} {o.output}"
         lines.append(
-            f"  {where}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw {_text(o.expected)}: "
-            f"{o.gap:+.6g}"
+            f"  {where_text(o.group, o.output)}: {_text(o.actual)} is within {o.tolerance:.6g} of the raw "
+            f"{_text(o.expected)}: {o.gap:+.6g}"
         )
     if len(near) > LISTED:
         lines.append(f"  and {len(near) - LISTED} more")

@@ -27,6 +27,7 @@ from sfumato.testing.assertions.compared_values import (
     read,
     report,
     too_near,
+    where_text,
 )
 from sfumato.testing.assertions.noise_spread import (
     PARTS,
@@ -35,7 +36,6 @@ from sfumato.testing.assertions.noise_spread import (
     check_spread,
     powerless,
     require_power,
-    where_text,
 )
 from sfumato.testing.assertions.output_tolerances import Residue, each_k
 from sfumato.testing.assertions.released_values import SHOWN, ReleasedCells, is_release

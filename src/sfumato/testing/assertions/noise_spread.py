@@ -22,7 +22,7 @@ from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import Gaussian, Law
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.noise_sums import log10_outside
-from sfumato.testing.assertions.compared_values import ONLY, Group, label
+from sfumato.testing.assertions.compared_values import Group, where_text
 from sfumato.testing.assertions.output_tolerances import Residue, each_k, log10_beyond
 from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import probability_text
@@ -208,11 +208,6 @@ def _spread_text(kind: str, what: str, seen: float, values: int, log10: float) -
         f"noise is too {kind}: over {values} values its {what} is {seen:.3g} times that of the law; "
         f"probability at most {probability_text(log10)}"
     )
-
-
-def where_text(group: Group, output: str) -> str:
-    """Return the name of a value in messages about the spread of noise."""
-    return label(group) if output == ONLY else f"{label(group)} {output}"
 
 
 # Each value by itself, values without noise, the norm on either side; and groups that are missing.
