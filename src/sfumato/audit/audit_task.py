@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,13 @@ class Task:
             raise ParameterError("seconds", self.seconds, "greater than 0")
         checked_neighbors(self.neighbors)
         object.__setattr__(self, "max_samples", positive_int(self.max_samples, "max_samples"))
+
+    def show_progress(self, samples: int, seconds: float, edge: str, log10_wealth: float = 0.0) -> None:
+        """Call the audit task's `progress` after a batch."""
+        if self.progress is not None:
+            needed = -math.log10(self.alpha)
+            limits = self.max_samples, seconds, self.seconds
+            self.progress(Progress(samples, *limits, log10_wealth, needed, edge))
 
     @property
     def notes(self) -> tuple[str, ...]:

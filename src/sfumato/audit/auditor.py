@@ -352,12 +352,7 @@ class Betting:
             spent += size
             log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
             trace.append(Point(spent, log_wealth / _LN10, edge))
-            if task.progress is not None:
-                wealth = log_wealth / _LN10, needed / _LN10
-                elapsed = time.monotonic() - started
-                task.progress(
-                    Progress(spent, task.max_samples, elapsed, task.seconds, *wealth, test.edge.name)
-                )
+            task.show_progress(spent, time.monotonic() - started, test.edge.name, log_wealth / _LN10)
             if log_wealth >= needed:
                 break
         violated = log_wealth >= needed

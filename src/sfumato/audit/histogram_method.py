@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from sfumato.audit.audit_task import Progress, Task
+from sfumato.audit.audit_task import Task
 from sfumato.audit.datasets import halton, without
 from sfumato.audit.histogram_buckets import Buckets, Codes, Column, Comparison
 from sfumato.audit.mechanisms import BatchRaised
 from sfumato.audit.output_columns import Draws, Reader
-from sfumato.audit.output_leaves import RAISES
 from sfumato.audit.python_code import replay, shown
 from sfumato.audit.report import Histogram, Report, Witness
 from sfumato.dataclass import dataclass
@@ -216,7 +215,7 @@ class Run:
         for name, x, y in self._sides():
             self.compared.append((name, len(x.draws)))
             found = self._witness(name, x, y)
-            self._tell(name)
+            self.task.show_progress(self.drawn // 2, time.monotonic() - self.started, name)
             if found is not None:
                 witness, failed = witness or found, failed + 1
             if failed > self.method.tolerated_edges * edges:
@@ -243,19 +242,10 @@ class Run:
             settings=(*self.task.settings, *self.method.settings),
         )
 
-    def _tell(self, name: str) -> None:
-        task, seconds = self.task, time.monotonic() - self.started
-        if task.progress is not None:
-            needed = -math.log10(task.alpha)
-            task.progress(
-                Progress(self.drawn // 2, task.max_samples, seconds, task.seconds, 0.0, needed, name)
-            )
-
     def _check_outputs(self) -> None:
         """Refuse a verdict of the histogram method on a mechanism that always raises."""
-        words = [self.reader.vocabulary.words[t] for t in sorted(self.kinds)]
-        if words and all(w.startswith(RAISES) for w in words):
-            kinds = ", ".join(w.removeprefix(RAISES) for w in words)
+        kinds = self.reader.only_raised(sorted(self.kinds))
+        if kinds:
             raise self.task.mechanism._raises_always(kinds, "datasets")
 
     def _sides(self) -> Iterator[tuple[str, Side, Side]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import rows
-from sfumato.audit.output_leaves import MOST_LEAVES, Exact, Unread, as_float, key_word, leaves, word
+from sfumato.audit.output_leaves import MOST_LEAVES, RAISES, Exact, Unread, as_float, key_word, leaves, word
 from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
@@ -283,6 +283,13 @@ class Reader:
     def kind(self, token: int) -> str:
         """Return the word of a token in a column."""
         return self.vocabulary.words[token]
+
+    def only_raised(self, tokens: list[int]) -> str | None:
+        """Return the exceptions of draws with these tokens in column 0; None if one gave an output."""
+        words = [self.kind(token) for token in tokens]
+        if not all(word.startswith(RAISES) for word in words):
+            return None
+        return ", ".join(word.removeprefix(RAISES) for word in words)
 
     def word(self, draw: Draws, column: int) -> str:
         """Return the value in one column of one draw in words."""

@@ -12,7 +12,6 @@ from sfumato.audit.datasets import Edge
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
 from sfumato.audit.output_columns import MISSING, Draws, Floats, Reader, form, joined
 from sfumato.audit.output_features import Quantiles, bank, most_different
-from sfumato.audit.output_leaves import RAISES
 from sfumato.audit.python_code import cut, replay
 from sfumato.audit.report import Histogram, Witness
 
@@ -82,11 +81,7 @@ class PairTest:
     def only_raised(self) -> str | None:
         """The exceptions of all draws on this pair; None if some draw gave an output."""
         x, y = self.past
-        words = self.reader.vocabulary.words
-        codes = np.unique(np.concatenate([x.tokens[:, 0], y.tokens[:, 0]])).tolist()
-        if not all(words[code].startswith(RAISES) for code in codes):
-            return None
-        return ", ".join(words[code].removeprefix(RAISES) for code in codes)
+        return self.reader.only_raised(np.unique(np.concatenate([x.tokens[:, 0], y.tokens[:, 0]])).tolist())
 
     def advance(self, size: int, time: int = 0) -> None:
         """Draw `size` outputs on each dataset of this pair, bet on them, then learn from them.
