@@ -292,7 +292,7 @@ def audit(
     followed = _ProgressFollower(task.progress)
     with NotebookBar(f"Auditing {task.mechanism.name}", followed.share):
         report: Report = chosen.run(replace(task, progress=followed))
-    return replace(report, notes=(*task.notes, *report.notes))
+    return replace(report, notes=(*task.notes, *report.notes)) if task.notes else report
 
 
 class _ProgressFollower:
