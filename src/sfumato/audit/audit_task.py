@@ -13,6 +13,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 
+# Rounding of float64 sums of logarithms is far below this.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -81,12 +84,16 @@ class Task:
         checked_neighbors(self.neighbors)
         object.__setattr__(self, "max_samples", positive_int(self.max_samples, "max_samples"))
 
+    @property
+    def log_needed(self) -> float:
+        """The logarithm of the wealth at which an audit task's claim is rejected."""
+        return -math.log(self.alpha) + _ROUNDING
+
     def show_progress(self, samples: int, seconds: float, edge: str, log10_wealth: float = 0.0) -> None:
         """Call the audit task's `progress` after a batch."""
         if self.progress is not None:
-            needed = -math.log10(self.alpha)
             limits = self.max_samples, seconds, self.seconds
-            self.progress(Progress(samples, *limits, log10_wealth, needed, edge))
+            self.progress(Progress(samples, *limits, log10_wealth, self.log_needed / math.log(10), edge))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -210,8 +210,6 @@ def visible_epsilon(claim: Pair, samples: int, needed: float) -> float:
 
 
 _LN10 = math.log(10)
-# Rounding of float64 sums of logarithms is far below this.
-_ROUNDING = 1e-6
 # A batch should not take longer than this share of the time that is left.
 _SHARE_OF_TIME = 0.25
 # The first batch of all tells how long a draw takes.
@@ -332,7 +330,7 @@ class Betting:
         """Audit by betting, and return the report."""
         started = time.monotonic()
         tests = [PairTest(edge, task.mechanism, task.claim) for edge in task.pairs]
-        needed = -math.log(task.alpha) + _ROUNDING
+        needed = task.log_needed
         trace: list[Point] = []
         log_wealth = 0.0
         spent, unchecked = 0, True
