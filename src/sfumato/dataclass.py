@@ -53,7 +53,7 @@ else:
         return make if cls is None else make(cls)
 
     def _fields(cls):
-        """Return the fields of a class, those of its bases first."""
+        """Return the fields of a data class, those of its bases first."""
         found = {}
         for base in cls.__mro__[-1:0:-1]:
             inherited = base.__dict__.get("__dataclass_fields__", {})
@@ -78,7 +78,7 @@ else:
         return tuple(found.values())
 
     class _Init:
-        """The `__init__` of a class until it is first used: compiles the function and takes its place."""
+        """The `__init__` of a data class until its first call, which compiles the function."""
 
         def __init__(self, cls):
             self.cls = cls
@@ -89,6 +89,7 @@ else:
             return made if instance is None else made.__get__(instance)
 
     def _init(cls):
+        """Compile the `__init__` of a data class."""
         places, named, lines, types = [], [], [], {}
         known = {"_set": object.__setattr__, "_missing": dataclasses._HAS_DEFAULT_FACTORY}
         frozen = cls.__dataclass_params__.frozen
@@ -120,7 +121,7 @@ else:
         return made
 
     def _values(names):
-        """Return a function that gives the values of these attributes in a tuple."""
+        """Return a function that returns the values of a data class's fields as a tuple."""
         if len(names) > 1:
             return attrgetter(*names)
         one = attrgetter(*names) if names else None
@@ -151,7 +152,7 @@ else:
         return dataclasses.replace(self, **changes)
 
     def _frozen(cls, names):
-        """Return `__setattr__` and `__delattr__`, which refuse to change what is frozen."""
+        """Return `__setattr__` and `__delattr__` of a frozen data class, which refuse changes."""
 
         def __setattr__(self, name, value):
             if type(self) is cls or name in names:

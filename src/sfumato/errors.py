@@ -1,4 +1,4 @@
-"""Everything that sfumato raises.
+"""All errors that sfumato raises.
 
     SfumatoError
     ├── QueryError (also ValueError)   the question must be fixed
@@ -29,15 +29,15 @@ from typing import Any
 
 
 class SfumatoError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of sfumato."""
 
 
 class QueryError(SfumatoError, ValueError):
-    """The question cannot be answered as it is asked; its text says what to write instead."""
+    """Error: the query must be changed; the text says what to write instead."""
 
 
 class ParameterError(QueryError):
-    """A parameter's value is not admissible.
+    """Error: a parameter's value is not admissible.
 
     Args:
         name: the parameter, as the caller wrote it.
@@ -57,13 +57,13 @@ class ParameterError(QueryError):
 
 
 class ColumnError(QueryError):
-    """A column is unknown, or its type does not fit the question."""
+    """Error: a column is unknown, or its type does not fit the query."""
 
     @classmethod
     def _unknown(
         cls, name: str, columns: Iterable[str], where: str, advice: str = "", also: str = ""
     ) -> ColumnError:
-        """Name the nearest column, or give advice that is better, list what there is, and say `also`."""
+        """Return the error for an unknown column, with the nearest name or the known ones."""
         columns = list(columns)
         near = nearest(name, columns)
         guess = f"; did you mean {near!r}?" if near else "."
@@ -75,7 +75,7 @@ class ColumnError(QueryError):
 
 
 class SqlError(QueryError):
-    """The SQL text is not understood, or asks for something that is not private.
+    """Error: the SQL text is not understood, or asks for something that is not private.
 
     Args:
         place: offsets in the text of the first character that is wrong, and behind the last one; None where
@@ -88,15 +88,15 @@ class SqlError(QueryError):
 
 
 class CatalogError(QueryError):
-    """A catalog declares what is not admissible, or does not fit its source; its text says where."""
+    """Error: a catalog declares something inadmissible, or does not fit its source."""
 
 
 class ArgumentError(QueryError, TypeError):
-    """A function is called with an argument that it has not, or without one that it needs."""
+    """Error: a function call has an unknown argument or lacks a required one."""
 
 
 class UnknownNameError(SfumatoError, AttributeError):
-    """There is no function, method or attribute of this name; its text says what to write instead.
+    """Error: there is no function, method or attribute of this name.
 
     Args:
         name: that was asked for.
@@ -111,23 +111,23 @@ class UnknownNameError(SfumatoError, AttributeError):
 
 
 class BudgetError(SfumatoError, ValueError):
-    """Epsilon or delta is not admissible, or cannot buy what is asked."""
+    """Error: epsilon or delta is not admissible, or the budget cannot pay for the query."""
 
     journaled = False  # whether the journal of a ledger has it already
 
 
 class EngineError(SfumatoError):
-    """A source cannot be read, or an optional part is not installed."""
+    """Error: a source cannot be read, or an optional dependency is not installed."""
 
     of_ledger = False  # whether it is the ledger that cannot be read or written
 
 
 class RefusalError(SfumatoError):
-    """There is no safe answer to this, as the question alone shows."""
+    """Error: there is no safe answer, as the query alone shows."""
 
 
 def shown(value: Any) -> str:
-    """Return an argument as a message may quote it: short where it is plain, and else its type alone.
+    """Return a value as an error message quotes it: short plain values, or only the type.
 
     Whoever confuses two arguments gives a column, or a whole table, in the place of a name or a number.
 
@@ -158,7 +158,7 @@ def shown(value: Any) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun behind its article.
+    """Return a noun with its article, for error messages.
 
     >>> with_article("list"), with_article("Expr"), with_article("int")
     ('a list', 'an Expr', 'an int')
@@ -170,7 +170,7 @@ _QUOTED, _LISTED = 200, 8
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one number, a truth value or nothing, short, and shown as such by Python or NumPy."""
+    """Whether an error message can quote a value as one number, truth value or None."""
     kind: type[Any] = type(value)
     if kind is int:
         return bool(value.bit_length() <= _QUOTED * 3)
@@ -191,7 +191,7 @@ def _remade(kind: type[ParameterError], text: str, attributes: dict[str, Any]) -
 def in_own_words(
     says: Callable[[Exception], SfumatoError] | None = None, *foreign: type[Exception]
 ) -> Iterator[None]:
-    """Let no foreign error out of a block, or of a function that this decorates, nor behind one of ours.
+    """Replace foreign errors in a block or decorated function by errors of ours, without a cause.
 
     The text of a foreign error may quote rows, and `raise ... from None` keeps it as `__context__`, where
     loggers and debuggers find it. So does an interrupt in the middle; one that DuckDB made an error of is an
@@ -228,7 +228,7 @@ def in_own_words(
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether it is what DuckDB makes of an interrupt while a query runs, or while it asks Python for rows.
+    """Whether an error is DuckDB's form of a keyboard interrupt.
 
     No row brings either about: the one is of a type of its own, and in the text of the other the name of what
     was raised stands where a row's error would have its own, and nothing comes after it.
@@ -245,14 +245,14 @@ _INTERRUPTED = re.compile(
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Return names of columns as a message has them: not all of very many."""
+    """Return column names as an error message lists them, at most 20."""
     # In a name may be what a terminal obeys.
     names = ", ".join(name if name.isprintable() else repr(name) for name in columns[:20])
     return names + (", ..." if len(columns) > 20 else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, or None where nothing is."""
+    """Return the known name most like `name`, to suggest in an error message; None if none is close."""
     by_fold = {k.casefold(): k for k in known}
     import difflib
 
@@ -261,7 +261,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def require(module: str, extra: str) -> None:
-    """Raise the error that a part is not installed, with the command that installs it.
+    """Raise the error that an optional dependency is not installed, with the command that installs it.
 
     Args:
         module: that is imported later.

@@ -1,4 +1,4 @@
-"""Files that are written: never over what the rows come from, and under their name only when complete."""
+"""Files that sfumato writes: never over their sources, and visible only when complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _written: set[BinaryIO] = set()
 
 
 def _let_go() -> None:
-    """In a forked child: what it has yet to write of its parent's files, it writes nowhere."""
+    """In a forked child, redirect the parent's unfinished output files to nowhere."""
     for file in _written:
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, file.fileno())
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def replacing(path: Path, check: Callable[[], object] = lambda: None) -> Iterator[BinaryIO]:
-    """Give a file to write to, which takes the path's place when the block ends well, and else is gone.
+    """Provide a new file that replaces a path when the block succeeds, and is removed when it fails.
 
     It is a new file beside the path, under a name that nobody can have foreseen; where there is a link of
     the path's name it replaces the link. Its mode is what the process gives to new files. A child that is
@@ -63,12 +63,13 @@ def replacing(path: Path, check: Callable[[], object] = lambda: None) -> Iterato
 
 
 def _check_same(path: Path, began_in: tuple[int, int]) -> None:
+    """Refuse to write the file in a forked child."""
     if process() != began_in:
         raise RefusalError(f"{path} is written by the process that began to")
 
 
 def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
-    """Return where a file can be written, wherever the process goes to meanwhile.
+    """Return the absolute path of an output file, if it can be written.
 
     Args:
         path: to be written.
@@ -95,7 +96,7 @@ def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
 
 
 def _taken(place: Path, name: str) -> bool:
-    """Whether something has the name that is neither a file nor a link, which would be replaced."""
+    """Whether a file's path is taken by something other than a plain file or link."""
     try:
         found = place.lstat().st_mode
     except FileNotFoundError:
@@ -108,26 +109,26 @@ def _taken(place: Path, name: str) -> bool:
 
 
 def whole_place(path: str | Path) -> str:
-    """Return where a file is written, the same however its folder is reached."""
+    """Return the resolved path of an output file, the same however its folder is reached."""
     # The folder alone: what is beyond a link of the path's own name is not written.
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
 def whole_source(path: str) -> str:
-    """Return a path or pattern of files that is the same wherever the process goes to."""
+    """Return the absolute path or glob pattern of source files."""
     here = os.getcwd()
     return os.path.join(escape(here) if has_magic(path) else here, path)
 
 
 def identity(file: BinaryIO) -> tuple[int, ...]:
-    """Return what another file, or the same one after a change, has not."""
+    """Return a file's identity: it changes when the file is replaced or modified."""
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def check_no_source(path: Path, sources: Iterable[str], name: str = "output path") -> None:
-    """Refuse a path whose file, under whatever name, is read, or would be by the same source.
+    """Refuse an output path that would replace a source file, under any name.
 
     Args:
         path: to be written.
@@ -148,6 +149,7 @@ def check_no_source(path: Path, sources: Iterable[str], name: str = "output path
 
 
 def _same(path: Path, file: str) -> bool:
+    """Whether two paths are the same file."""
     try:
         return path.samefile(file)
     except OSError:  # one of them is not there yet
@@ -155,7 +157,7 @@ def _same(path: Path, file: str) -> bool:
 
 
 def _fits(path: Path, pattern: str) -> bool:
-    """Whether a file of that name would be read by the pattern too, however its folder is reached."""
+    """Whether a source file pattern would read an output path too."""
     folder, name = os.path.split(pattern)
     if not has_magic(pattern) or not fnmatch(path.name, name):
         return False
@@ -167,7 +169,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def check_private(status: os.stat_result, place: str) -> None:
-    """Refuse a file that others can read or change: with rights beyond 0640, or of another user than root.
+    """Refuse a file that others can read or change: mode beyond 0640, or another user's.
 
     Args:
         status: of the file, as it was opened.

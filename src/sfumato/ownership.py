@@ -1,4 +1,4 @@
-"""State that stands for a guarantee belongs to the process and to the object that made it.
+"""Objects that belong to the process that made them: no copies, no use after a fork.
 
 A release that two processes draw is two releases for one price; a budget that two copies spend is spent
 twice. Both happen without a call of ours: by a fork, by `copy.copy`, by pickling. So whatever holds such
@@ -28,13 +28,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def process() -> tuple[int, int]:
-    """Return what is the same within this process, and in none that it forked or was forked from."""
+    """Return an identity of this process that no forked child or parent shares."""
     # Numbers of processes are used again; how often a line of processes forked only grows.
     return os.getpid(), _forks
 
 
 class Turn:
-    """One at a time: other threads wait, and what comes in the middle, as a handler of a signal, is refused.
+    """A lock for objects that one process owns: other threads wait, a re-entrant signal handler is refused.
 
     A plain lock would let the handler wait for ever, and one that its thread may take twice would let it
     change what is half changed. The lock itself is what `with` takes and gives back: an interrupt comes
@@ -52,7 +52,7 @@ class Turn:
         self._held = threading.Condition(self._lock)
 
     def __call__(self) -> AbstractContextManager[object]:
-        """Return the lock, for a `with`."""
+        """Return the lock of the owned object, for a `with`."""
         # A handler that comes from here on has its turn, and gives it back, before the lock is taken.
         with suppress(RuntimeError):  # what a condition raises whose lock this thread does not hold
             self._held.notify(0)
@@ -64,7 +64,7 @@ class Turn:
 
 
 class _OfInit:
-    """How a class is called, for `help` and the reference: as its `__init__`, and not as `__new__` below."""
+    """The signature of an owned class for `help`: that of its `__init__`, not of `__new__`."""
 
     def __get__(self, made: object, owner: type[Any]) -> Any:
         from inspect import signature
@@ -74,7 +74,7 @@ class _OfInit:
 
 
 class Owned:
-    """Base of what must not be there twice. A copy is refused; a fork is told by `_check_home`.
+    """Base class of process-local objects: a copy is refused, and use in a fork by `_check_home`.
 
     A class says by `_elsewhere` what would be wrong in another place and what to do instead (and by `_called`
     what it is, where its name does not tell), and calls `_check_home` before its state is used or changed,
@@ -100,28 +100,29 @@ class Owned:
     __signature__: _OfInit = _OfInit()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember where the object was made, whatever its class does then."""
+        """Remember the process that owns the new object."""
         made = super().__new__(cls)
         made._settle()
         return made
 
     def _settle(self) -> None:
-        """Let this process and this object be the home."""
+        """Make this process and object the owner."""
         # The object too: its attributes may come to stand in another one, without a call of ours.
         object.__setattr__(self, "_home", (process(), weakref.ref(self)))
 
     @property
     def _at_home(self) -> bool:
+        """Whether this process and object own the state."""
         made_in, owner = self._home
         return made_in == process() and owner() is self
 
     def _check_home(self) -> None:
-        """Refuse to go on in another process, or in an object that was given this one's attributes."""
+        """Refuse use in another process, or in an object that was given this one's attributes."""
         if not self._at_home:
             raise self._refusal(self._told())
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Refuse: `copy.copy`, `copy.deepcopy` and every kind of pickling come by here."""
+        """Refuse to copy or pickle an owned object."""
         raise self._refusal(self._told())
 
     def _told(self) -> str:

@@ -13,7 +13,7 @@ import pandas
 import pytest
 
 import sfumato as sf
-from sfumato.cli.main import _types
+from sfumato.cli.sql_command import _types
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import ColumnError, EngineError, QueryError, SqlError
 

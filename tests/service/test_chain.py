@@ -37,7 +37,7 @@ from sfumato.service.analyst_catalog import (
     read_chain_query,
 )
 from sfumato.service.query_service import QueryRequest
-from sfumato.service.wire_format import told, told_question
+from sfumato.service.wire_format import as_python, query_as_python
 
 from .asking import Asked
 from .chains import CHAINS, LEFT, MONTHS, ONE, TABLES, Chain
@@ -293,13 +293,16 @@ def test_a_chain_and_a_text_are_one_question(tmp_path: Path) -> None:
 
 def test_a_recording_reads_as_python(asked: Asked) -> None:
     question, options = CHAINS["join private"][0](Direct(asked)), {"epsilon": 1}
-    text = told_question(question._recorded.data, options)
+    text = query_as_python(question._recorded.data, options)
     assert text == (
         "table('visits').join(table('people').filter('year = 2020'), on={'id': 'id', 'year': 'year'}, rows=2)"
         ".bound(rows=3).agg(n=sf.count()).release(epsilon=1)"
     )
-    assert told({"tuple": [1, {"date": "2024-01-31"}, {"fraction": "1/3"}]}) == "(1, date('2024-01-31'), 1/3)"
-    assert told_question({"table": "x", "calls": [["odd"]]}, {}) is None
+    assert (
+        as_python({"tuple": [1, {"date": "2024-01-31"}, {"fraction": "1/3"}]})
+        == "(1, date('2024-01-31'), 1/3)"
+    )
+    assert query_as_python({"table": "x", "calls": [["odd"]]}, {}) is None
 
 
 @pytest.mark.flakiness(k=14, because="a group of one person may be shown, at delta 1e-18 or less")

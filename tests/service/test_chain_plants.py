@@ -36,7 +36,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
 def an_argument_is_lost(patch: Patch) -> str:
     """A limit is not sent."""
-    of = SentCall.of
+    of = SentCall.recorded
     patch.setattr(
         SentCall,
         "of",
@@ -93,10 +93,10 @@ def a_call_is_made_twice(patch: Patch) -> str:
 
 def a_domain_is_forgotten(patch: Patch) -> str:
     """The client knows no domains."""
-    from sfumato.client import remote_catalog
+    from sfumato.client import remote_tables
 
-    column = remote_catalog._column
-    patch.setattr(remote_catalog, "_column", lambda told: replace(column(told), domain=None))
+    column = remote_tables._column
+    patch.setattr(remote_tables, "_column", lambda told: replace(column(told), domain=None))
     return "domain"
 
 
@@ -195,7 +195,7 @@ def test_functions_that_are_no_aggregates_are_found(asked: Asked, monkeypatch: P
 
 def test_a_mistake_that_is_not_told_here_is_found(asked: Asked, monkeypatch: Patch) -> None:
     def then(self: Any, name: str, args: Any, named: Any) -> Any:
-        calls = (*self._recorded.calls, SentCall.of(name, args, named))
+        calls = (*self._recorded.calls, SentCall.recorded(name, args, named))
         return replace(self, _recorded=replace(self._recorded, calls=calls))
 
     monkeypatch.setattr(RemoteTable, "_then", then)

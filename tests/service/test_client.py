@@ -24,7 +24,7 @@ from sfumato.errors import (
     SfumatoError,
     SqlError,
 )
-from sfumato.service.wire_format import KINDS, as_data, of_data
+from sfumato.service.wire_format import KINDS, error_from_json, error_to_json
 
 from .asking import DECLARED, QUESTION, Asked, served
 
@@ -113,12 +113,15 @@ def test_every_kind_travels() -> None:
     assert set(kinds) == set(KINDS.values())
     for kind in kinds:
         error = kind("rows", 0, "at least 1") if kind is ParameterError else kind("words\nline 1, column 2")
-        again = of_data(as_data(error))
+        again = error_from_json(error_to_json(error))
         assert type(again) is kind and str(again) == str(error)
-    again = of_data(as_data(ParameterError("rows", 0, "at least 1")))
+    again = error_from_json(error_to_json(ParameterError("rows", 0, "at least 1")))
     assert isinstance(again, ParameterError)
     assert (again.name, again.value, again.expected) == ("rows", "0", "at least 1")
-    assert type(of_data({"kind": "Later", "text": "x"})) is SfumatoError and of_data({}) is not None
+    assert (
+        type(error_from_json({"kind": "Later", "text": "x"})) is SfumatoError
+        and error_from_json({}) is not None
+    )
 
 
 def test_who_may_not_ask(place: tuple[Asked, str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sfumato.client import connect
 from sfumato.errors import SqlError
 from sfumato.service.http_app import words
-from sfumato.service.wire_format import as_data, of_data
+from sfumato.service.wire_format import error_from_json, error_to_json
 
 from .asking import PAGE, QUESTION, SECRET, Asked
 
@@ -118,11 +118,11 @@ def test_an_error_has_its_place_in_the_text(asked: Asked) -> None:
 
 def test_a_place_travels_and_nothing_else_does() -> None:
     error = SqlError("not so", (3, 5))
-    assert as_data(error)["place"] == [3, 5] and "place" not in as_data(SqlError("not so"))
-    back = of_data(as_data(error))
+    assert error_to_json(error)["place"] == [3, 5] and "place" not in error_to_json(SqlError("not so"))
+    back = error_from_json(error_to_json(error))
     assert isinstance(back, SqlError) and back.place == (3, 5) and str(back) == "not so"
     for bad in ("3 5", [3], [3, 5, 7], ["3", "5"], None, {"start": 3}, [True, 5], [3.5, 5]):
-        back = of_data({"kind": "SqlError", "text": "x", "place": bad})
+        back = error_from_json({"kind": "SqlError", "text": "x", "place": bad})
         assert isinstance(back, SqlError) and back.place is None
 
 

@@ -165,7 +165,7 @@ class Account:
             left = max(1 - least, Fraction(0))
             raise BudgetError(
                 f"share={_share(share)} is more than is left of {self.called}: "
-                + (f"write share={told(left)} or less" if left else "nothing is left")
+                + (f"write share={six_digits(left)} or less" if left else "nothing is left")
             )
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
 
@@ -183,9 +183,9 @@ class Account:
         if total[0] + value <= limit[0]:
             name, given, value, place = "delta", delta, asked.delta, 1
         over = max(limit[place] - total[place], Fraction(0))
-        number = told(given) if isinstance(given, Fraction) else shown(given)
+        number = six_digits(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={number} is more than is left of {self.called}: {told(over)}, "
+            f"{name}={number} is more than is left of {self.called}: {six_digits(over)}, "
             f"so that {round_up(value - limit[place] + total[place]):g} is lacking"
         )
 
@@ -197,7 +197,8 @@ class Account:
             return f"{first}: nothing is left for a question"
         pairs = ("epsilon", asked.epsilon - left.epsilon), ("delta", asked.delta - left.delta)
         lacking = " and ".join(f"{name}={round_up(over):.6g}" for name, over in pairs if over > 0)
-        can = f"a question may still ask for epsilon={told(left.epsilon)} and delta={told(left.delta)}"
+        pair = f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
+        can = f"a question may still ask for {pair}"
         second = f", {lacking} too much" if lacking else ""
         tighter = ". composition='adding' leaves all of the budget's delta to questions, and not half"
         return f"{first}{second}; {can}" + (tighter if asked.delta > left.delta else "")
@@ -213,8 +214,8 @@ def _share(share: Fraction) -> str:
     return decimal if Fraction(decimal) == share else str(share)
 
 
-def told(number: Fraction) -> str:
-    """Return a number in six digits; in all of a float's where these would be more than it is."""
+def six_digits(number: Fraction) -> str:
+    """Return a number of a budget in six digits, or in as many as a float needs not to be more than it."""
     text = f"{round_down(number):g}"
     return text if Fraction(text) <= number else repr(round_down(number))
 
@@ -398,8 +399,8 @@ class Budget(Helpful, Displayed, Owned):
         left = self._left()
         cap = self._account.cap
         return (
-            f"<Budget of epsilon={told(cap.epsilon)}, delta={told(cap.delta)}: {float(left.share):.1%} "
-            f"left, a question may ask for epsilon={told(left.epsilon)}>"
+            f"<Budget of epsilon={six_digits(cap.epsilon)}, delta={six_digits(cap.delta)}: "
+            f"{float(left.share):.1%} left, a question may ask for epsilon={six_digits(left.epsilon)}>"
         )
 
 

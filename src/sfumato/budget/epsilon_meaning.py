@@ -64,8 +64,8 @@ class EpsilonMeaning(Told):
         """Return what epsilon means as plain data.
 
         >>> import sfumato as sf
-        >>> told = sf.explain_epsilon("0.5", priors=["0.1"]).to_dict()
-        >>> told["epsilon"], [round(belief["most"], 3) for belief in told["beliefs"]]
+        >>> numbers = sf.explain_epsilon("0.5", priors=["0.1"]).to_dict()
+        >>> numbers["epsilon"], [round(belief["most"], 3) for belief in numbers["beliefs"]]
         ('1/2', [0.155])
         """
         return {

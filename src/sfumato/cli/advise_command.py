@@ -61,7 +61,7 @@ def advise(
 
 
 def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
-    """Yield each question with its name: that of its file, or nothing."""
+    """Yield each query of `sfumato advise` with its name: that of its file, or ""."""
     from sfumato.dialect.sql_tokens import statements
 
     for text in given:
@@ -86,7 +86,7 @@ def _questions(
     catalog: Path | None,
     release: bool,
 ) -> dict[str, Any]:
-    """Return the questions of all texts by name; each table is opened once."""
+    """Return the questions of `sfumato advise` by name; each table is opened once."""
     from sfumato.advice.advice_request import free_name
     from sfumato.api.question import Question
     from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
@@ -132,6 +132,7 @@ def _advise(
     outputs: list[Path],
     plot: Path | None,
 ) -> None:
+    """Compute the advice of `sfumato advise`, and print, write and plot it."""
     from logging import NullHandler
 
     from sfumato.advice.advise import advise as advised
@@ -160,7 +161,7 @@ def _advise(
 
 
 def _written(one: Advised) -> Iterator[str]:
-    """Yield what the SQL of a question is to say: its OPTIONS, and bounds that were found."""
+    """Yield the SQL lines that `sfumato advise` prints for a question: OPTIONS and inferred bounds."""
     table = one.question.table
     options = {
         "epsilon": _down(one.epsilon),
@@ -179,7 +180,7 @@ def _written(one: Advised) -> Iterator[str]:
 
 
 def _down(value: Fraction) -> str:
-    """Write a number in nine digits, rounded down, so that no parts are more than their sum.
+    """Return an advised number in nine digits, rounded down so that parts never exceed their sum.
 
     >>> _down(Fraction(2, 3)), _down(Fraction(10)), _down(Fraction(1, 3_000_000))
     ('0.666666666', '10', '0.000000333333333')
@@ -190,7 +191,7 @@ def _down(value: Fraction) -> str:
 
 
 def _release(console: Console, advice: Advice) -> None:
-    """Ask all questions as they were advised, and print their tables."""
+    """Release all questions as `sfumato advise` advised, and print their tables."""
     from rich.text import Text
 
     from sfumato.cli.table_printer import print_any

@@ -91,7 +91,7 @@ def _run(target: str, claim: Claim, data: Any, pairs: Any, **options: Any) -> Re
 
 
 def _method(method: str, confidence: float, given: dict[str, Any], datasets: str | None) -> Any:
-    """Return the method of that name, with the options that were given."""
+    """Return the audit method of a name, with the command line's options."""
     from sfumato.audit import HistogramMethod
 
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -109,6 +109,7 @@ def _method(method: str, confidence: float, given: dict[str, Any], datasets: str
 
 
 def _tell(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
+    """Print the audit report, and write its files."""
     from rich.text import Text
 
     from sfumato.display.formatting import visible
@@ -123,13 +124,14 @@ def _tell(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
 
 
 def _shortened(line: str) -> str:
-    """Cut a line that would fill the screen: large datasets, as code."""
+    """Shorten a line of the audit report that would fill the screen, such as a large dataset."""
     if len(line) <= _LONGEST_LINE:
         return line
     return f"{line[:200].rstrip()} ... ({len(line):,} characters: write them with --output report.txt)"
 
 
 def _mechanism(target: str) -> Any:
+    """Import the mechanism to audit from `module:name`."""
     from sfumato.audit import Mechanism
 
     found = find(target, "MODULE:NAME")
@@ -143,6 +145,7 @@ def _mechanism(target: str) -> Any:
 
 
 def _claim(epsilon: str | None, delta: str | None, zcdp: str | None, gaussian: str | None) -> Claim:
+    """Return the claim to audit from the command line's options."""
     from sfumato.audit import claims
 
     given = {"--epsilon": epsilon, "--zcdp": zcdp, "--gaussian": gaussian}
@@ -158,7 +161,7 @@ def _claim(epsilon: str | None, delta: str | None, zcdp: str | None, gaussian: s
 
 
 def _listed(target: str | None, option: str) -> list[Any] | None:
-    """Return the list that a name stands for, or the one that a function of that name returns."""
+    """Import the datasets to audit: a list, or what a function returns."""
     if target is None:
         return None
     found = find(target, option)
@@ -177,7 +180,7 @@ def _listed(target: str | None, option: str) -> list[Any] | None:
 
 
 def _check_paths(paths: tuple[Path, ...]) -> None:
-    """Refuse what could not be written, before anything is drawn."""
+    """Check the audit report's output paths before anything is drawn."""
     from sfumato.audit.report import checked_path
 
     for path in paths:
@@ -186,7 +189,7 @@ def _check_paths(paths: tuple[Path, ...]) -> None:
 
 
 def find(target: str, option: str) -> Any:
-    """Import a module, from the current folder too, and return what it calls so.
+    """Import an object such as the audited mechanism from a module, also from the current folder.
 
     Args:
         target: `package.module:name`; the name may have dots, as in `module:engine.count`.

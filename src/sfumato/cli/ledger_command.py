@@ -47,7 +47,7 @@ _OPTIONS = ("epsilon", "delta", "composition", "period")
 
 
 def opened_ledger(place: str) -> Ledger:
-    """Open a ledger, which takes some time to import."""
+    """Open the ledger that `sfumato budget` and `sfumato journal` work on."""
     from sfumato.budget.ledger.ledger import IN_COMMANDS, Ledger
 
     ledger = Ledger(place)
@@ -61,7 +61,7 @@ _VARIABLE = "SFUMATO_LEDGER"
 
 @dataclass(frozen=True)
 class Payer:
-    """A budget of a ledger, as the command line names it.
+    """A ledger budget that the command line names.
 
     Args:
         place: the ledger's path or URL.
@@ -72,7 +72,7 @@ class Payer:
     budget: LedgerBudget
 
     def check_no_ledger(self, path: Path, name: str) -> None:
-        """Refuse to write a file in the ledger's place.
+        """Refuse to write an output file over the ledger.
 
         Raises:
             ParameterError: the path, which came by the option `name`, is the ledger's.
@@ -81,7 +81,7 @@ class Payer:
             raise ParameterError(name, str(path), "another file than the ledger, which it would replace")
 
     def tell_left(self, console: Console) -> None:
-        """Say what is left. That it cannot be read is no failure of what was asked before."""
+        """Print what is left of the ledger budget, or that it cannot be read now."""
         try:
             words = str(self.budget)
         except EngineError as error:
@@ -90,7 +90,7 @@ class Payer:
 
 
 def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer | None:
-    """Return what pays, where a data set is named; a ledger may then be named by the environment.
+    """Return the ledger budget that --ledger, --dataset and --analyst name; None without --dataset.
 
     Raises:
         QueryError: something is left out.
@@ -188,7 +188,7 @@ def export(
 
 
 def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
-    """Print a table of caps, the lifetime beside each period, and which caps can never be used up."""
+    """Print the table of a ledger's budgets, with lifetime totals and caps that cannot be used up."""
     from rich.table import Table
 
     renewed = any(kept.period is not None for kept in found)
@@ -215,7 +215,7 @@ def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
 
 
 def _is_above(kept: LedgerAccount, whole: LedgerAccount) -> bool:
-    """Whether an analyst's cap can never be used up, as the cap of the dataset is smaller."""
+    """Whether an analyst's ledger budget can never be used up, because the dataset's cap is smaller."""
     from sfumato.budget.ledger.ledger_entries import PERIODS
 
     cap, over = kept.account.cap, whole.account.cap
@@ -244,7 +244,7 @@ def _line(entry: Entry) -> list[str]:
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> str:
-    """Write rows as CSV, in which no text that an analyst wrote is a formula of a spreadsheet."""
+    """Return ledger rows as CSV in which no analyst's text is a spreadsheet formula."""
     text = io.StringIO()
     written = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     written.writeheader()
@@ -372,7 +372,7 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def visible_text(text: str) -> str:
-    """Return what an analyst wrote as text alone: no codes of terminals, and no markup."""
+    """Return an analyst's text from the ledger without terminal codes or markup."""
     from rich.markup import escape
 
     from sfumato.display.formatting import visible
@@ -381,7 +381,7 @@ def visible_text(text: str) -> str:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table in lines that are as long as they are: a terminal folds them, and `grep` finds them."""
+    """Print a ledger table with lines of full length, which a terminal folds and `grep` finds."""
     from rich import box
 
     table.box, table.header_style, table.pad_edge = box.SIMPLE_HEAD, "bold", False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes."""
+    """Exit codes of all commands."""
 
     DONE = 0
     FAILED = 1  # a source, a file or the installation must be fixed; or what was judged is not as claimed
@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 @cache
 def _declared(kind: str, name: str) -> dict[str, Any]:
-    """Return an entry of `options.toml`; behind a point stands the part with what differs in a command."""
+    """Return a command-line option's entry in `options.toml`; the part after a dot overrides it."""
     declared = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))[kind]
     entry, _, part = name.partition(".")
     found: dict[str, Any] = declared[entry] | declared[entry].get(part, {})
@@ -42,7 +42,7 @@ def _declared(kind: str, name: str) -> dict[str, Any]:
 
 
 def option(name: str) -> Any:
-    """Return an option of `options.toml`, such as "plot" or "plot.advise"."""
+    """Return a command-line option of `options.toml`, such as "plot" or "plot.advise"."""
     entry = _declared("options", name)
     return typer.Option(
         *entry["names"].split(),
@@ -54,23 +54,23 @@ def option(name: str) -> Any:
 
 
 def argument(name: str) -> Any:
-    """Return an argument of `options.toml`."""
+    """Return a command-line argument of `options.toml`."""
     entry = _declared("arguments", name)
     return typer.Argument(metavar=entry["value"], help=entry["help"], show_default=False)
 
 
 class Commands(TyperGroup):
-    """Commands whose help lists each with the first paragraph of its description, not cut."""
+    """A command group whose help lists each command with its whole first paragraph."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help where nothing else is asked; click would print it as an error."""
+        """Print the command group's help if there are no arguments."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write what each command does."""
+        """Write the list of commands in the command group's help."""
         paragraphs = {
             name: inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
             for name in self.list_commands(ctx)
@@ -79,7 +79,7 @@ class Commands(TyperGroup):
             formatter.write_dl([(name, " ".join(text.split())) for name, text in paragraphs.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; of foreign names say what to write instead. Typer offers similar ones by itself."""
+        """Run a command; for options and commands of other tools, say what to write instead."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
 
 
 def _advise(error: Any) -> None:
-    """Add what to write to an error of Typer's, by the name in its text, where that is known."""
+    """Add what to write instead to Typer's error about an unknown option or command."""
     text = str(getattr(error, "message", ""))
     named = re.match(r"No such (?:option: |command ')([-\w]+)", text)
     advice = COMMAND_LINE.get(named[1]) if named else None
@@ -97,7 +97,7 @@ def _advise(error: Any) -> None:
 
 
 def commands(help: str, **options: Any) -> typer.Typer:
-    """Return a group of commands.
+    """Return a command group.
 
     Args:
         help: what they are about.
@@ -117,7 +117,7 @@ def commands(help: str, **options: Any) -> typer.Typer:
 
 @contextmanager
 def answering(*options: str, engine: ExitCode = ExitCode.FAILED) -> Iterator[Console]:
-    """Give the console, and end the command badly where something is wrong.
+    """Provide the console for a command, and turn errors into messages and exit codes.
 
     Args:
         options: parameters that are options of the command, which messages call by their option's name.
@@ -135,7 +135,7 @@ def answering(*options: str, engine: ExitCode = ExitCode.FAILED) -> Iterator[Con
 
 
 def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> NoReturn:
-    """Print what was wrong, and end the command.
+    """Print an error and end the command with an exit code.
 
     Args:
         error: what was wrong.
@@ -155,7 +155,7 @@ def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> 
 
 
 def text_of(file: Path, option: str) -> str:
-    """Return the SQL in a file.
+    """Return the SQL in a file that an option names.
 
     Raises:
         QueryError: it cannot be read.
@@ -169,14 +169,14 @@ def text_of(file: Path, option: str) -> str:
 
 
 def check_no_file(text: str) -> str:
-    """Return SQL that was given as text, if it is no file's name."""
+    """Return SQL from an argument, unless it is a file name."""
     if text.endswith(".sql") and " " not in text:
         raise QueryError(f"{text!r} is the name of a file, not SQL; write --file {text}")
     return text
 
 
 def sources(private: Sequence[str] | None, public: Sequence[str] | None) -> dict[str, Any]:
-    """Read NAME=PATH.
+    """Return the tables in --table and --public, written NAME=PATH.
 
     Raises:
         ParameterError: an entry has another form.
@@ -199,7 +199,7 @@ def sources(private: Sequence[str] | None, public: Sequence[str] | None) -> dict
 
 
 def read_catalog(path: Path | None) -> Any:
-    """Return the catalog in a file; None where none is given."""
+    """Return the catalog that --catalog names; None without it."""
     from sfumato.engines.catalog import catalog
 
     return None if path is None else catalog(path)
@@ -230,13 +230,13 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
 
 
 def check_distinct(paths: Sequence[Path]) -> None:
-    """Refuse a file that is named twice."""
+    """Refuse a file that two output options name."""
     if len({whole_place(path) for path in paths}) < len(paths):
         raise QueryError("--output: a file is named twice; give each its own name")
 
 
 def tell(console: Console, text: str) -> None:
-    """Print a text of several lines as it is: a terminal folds it, and obeys nothing in it."""
+    """Print a command's text of several lines as it is, without wrapping or markup."""
     from rich.text import Text
 
     from sfumato.display.formatting import visible
@@ -245,6 +245,6 @@ def tell(console: Console, text: str) -> None:
 
 
 def tell_written(console: Console, paths: Sequence[Path]) -> None:
-    """Say which files there are now."""
+    """Print which output files a command has written."""
     if paths:
         tell(console, f"Wrote {', '.join(map(str, paths))}.")

@@ -1,21 +1,33 @@
-"""What `sfumato sql` does with a question, from its text to what the user sees."""
+"""`sfumato sql`: ask in SQL, get a noisy table, error bars, an explanation and a chart."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from logging import NullHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sfumato.cli.options import check_distinct, tell_written
+import typer
+
+from sfumato.cli.ledger_command import Payer, payer
+from sfumato.cli.options import (
+    answering,
+    argument,
+    check_distinct,
+    check_no_file,
+    option,
+    read_catalog,
+    sources,
+    tell_written,
+    text_of,
+)
 from sfumato.dataclass import dataclass
-from sfumato.errors import QueryError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.files import checked_place
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.cli.ledger_command import Payer
     from sfumato.engines.sql import Asked
     from sfumato.query.error_bars import Bars
     from sfumato.release.noisy_table import NoisyTable
@@ -24,8 +36,8 @@ SHARE = "0.05"  # of epsilon, for diagnostics
 
 
 @dataclass(frozen=True)
-class Job:
-    """One question; the steps of `run` are its story.
+class SqlCommand:
+    """One run of `sfumato sql`, with its options.
 
     Args:
         text: SQL.
@@ -54,7 +66,7 @@ class Job:
     quiet: bool
 
     def run(self, console: Console) -> None:
-        """Plan, explain, draw, print, write, plot."""
+        """Run `sfumato sql`: plan, explain, charge, draw, print, write, plot."""
         from sfumato.cli.table_printer import check_largest, check_processed
         from sfumato.cli.terminal import Watch
         from sfumato.release.payment import LOG
@@ -105,7 +117,7 @@ class Job:
             self._tell_left(console)
 
     def _answer(self, console: Console, release: NoisyTable) -> None:
-        """Draw, print, write, plot."""
+        """Draw the release of `sfumato sql`, print it, and write its files."""
         from sfumato.cli.table_printer import answers, is_processed, print_any, print_diagnostics
         from sfumato.cli.terminal import Watch
         from sfumato.display.progress import fraction_of
@@ -127,7 +139,7 @@ class Job:
 
     @property
     def _streams(self) -> bool:
-        """Whether the one thing asked for is one file, whose error bars need no knowledge of the rest."""
+        """Whether `sfumato sql` can stream to its single output file, without printing."""
         alone = self.quiet and len(self.outputs) == 1 and self.plot is self.receipt is None
         return alone and not (self.errors and self.bars.simultaneous)
 
@@ -178,21 +190,21 @@ class Job:
         release.write(path, confidence=self._beside, **self._given(release))
 
     def _bars(self, release: NoisyTable) -> Bars:
-        """Return the error bars of a release: with the sampling error also where its text says so."""
+        """Return the error bars of a `sfumato sql` release: with sampling error if its text asks for it."""
         return replace(self.bars, sampling=self.bars.sampling or release.bars.sampling)
 
     def _given(self, release: NoisyTable) -> dict[str, bool]:
-        """Return the options of error bars, beside their confidence."""
+        """Return the options of the error bars of `sfumato sql`, except confidence."""
         return {"simultaneous": self.bars.simultaneous, "sampling": self._bars(release).sampling}
 
     @property
     def _beside(self) -> float | None:
-        """The confidence of error bars that are written beside the numbers; None where none are."""
+        """The confidence of error bars that `sfumato sql` writes; None without --errors."""
         return self.bars.confidence if self.errors else None
 
     @property
     def _files(self) -> list[tuple[Path, str]]:
-        """All that is written, each with its option."""
+        """All files that `sfumato sql` writes, each with its option."""
         from sfumato.release.release_files import written_files
 
         tables = [(file, "--output") for path in self.outputs for file in written_files(path)]
@@ -206,3 +218,117 @@ class Job:
     def _tell_left(self, console: Console) -> None:
         if self.payer is not None and not self.quiet:
             self.payer.tell_left(console)
+
+
+def sql(
+    text: Annotated[str | None, argument("sql")] = None,
+    file: Annotated[Path | None, option("file")] = None,
+    table: Annotated[list[str] | None, option("table")] = None,
+    public: Annotated[list[str] | None, option("public")] = None,
+    catalog: Annotated[Path | None, option("catalog")] = None,
+    dummy: Annotated[bool, option("dummy")] = False,
+    types: Annotated[str | None, option("types")] = None,
+    memory_limit: Annotated[str | None, option("memory-limit")] = None,
+    threads: Annotated[int | None, option("threads")] = None,
+    temp_directory: Annotated[Path | None, option("temp-directory")] = None,
+    explain: Annotated[bool, option("explain")] = False,
+    dry_run: Annotated[bool, option("dry-run")] = False,
+    preview: Annotated[bool, option("preview")] = False,
+    diagnostics: Annotated[bool, option("diagnostics")] = False,
+    output: Annotated[list[Path] | None, option("output")] = None,
+    errors: Annotated[bool, option("errors")] = False,
+    plot: Annotated[Path | None, option("plot")] = None,
+    receipt: Annotated[Path | None, option("receipt")] = None,
+    ledger: Annotated[str | None, option("ledger")] = None,
+    dataset: Annotated[str | None, option("dataset")] = None,
+    analyst: Annotated[str | None, option("analyst")] = None,
+    confidence: Annotated[float, option("confidence")] = 0.95,
+    simultaneous: Annotated[bool, option("simultaneous")] = False,
+    sampling: Annotated[bool, option("sampling")] = False,
+    show: Annotated[int, option("show")] = 40,
+    quiet: Annotated[bool, option("quiet")] = False,
+) -> None:
+    """Ask in SQL, and print the noisy table with its error bars.
+
+    The noise is drawn once: table, files and chart show the same numbers.
+    """
+    from sfumato.query.error_bars import Bars
+
+    with answering() as console:
+        wanted = bool(output or plot or receipt or explain or dry_run or preview)
+        _check(confidence, show, quiet, diagnostics, wanted)
+        question = _question(text, file)
+        given = {
+            "tables": sources(table, public),
+            "types": _types(types),
+            "catalog": _catalog(catalog, dummy),
+        }
+        SqlCommand(
+            question,
+            given,
+            {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory},
+            payer(ledger, dataset, analyst),
+            explain or dry_run,
+            dry_run,
+            preview,
+            diagnostics,
+            tuple(output or ()),
+            errors,
+            plot,
+            receipt,
+            Bars(confidence, simultaneous, sampling),
+            show,
+            quiet,
+        ).run(console)
+
+
+def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted: bool) -> None:
+    if not 0 < confidence < 1:
+        raise ParameterError("--confidence", confidence, "between 0 and 1, such as 0.95")
+    if show < 1:
+        raise ParameterError("--show", show, "a whole number of at least 1")
+    if quiet and diagnostics:
+        raise QueryError("--quiet: diagnostics are printed, and nothing would come of theirs; leave one out")
+    if quiet and not wanted:
+        raise QueryError("--quiet: nothing would come of the budget that is spent; add --output or --plot")
+
+
+def _question(text: str | None, file: Path | None) -> str:
+    """Return the SQL of `sfumato sql`: from its argument, --file or standard input."""
+    if (text is None) == (file is None):
+        both = "both as an argument and by --file; keep one" if text is not None else "nowhere"
+        remedy = (
+            ""
+            if text is not None
+            else '. Write sfumato sql "SELECT ...", --file query.sql, or - for standard input'
+        )
+        raise QueryError(f"The SQL is given {both}{remedy}")
+    if file is not None:
+        found = text_of(file, "--file")
+    elif text == "-":
+        found = typer.get_text_stream("stdin").read()
+    else:
+        found = check_no_file(text or "")
+    if not found.strip():
+        raise QueryError("The SQL is empty; write SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ...")
+    return found
+
+
+def _types(given: str | None) -> dict[str, str] | None:
+    """Return the column types in --types of `sfumato sql`, written NAME TYPE, NAME TYPE."""
+    if given is None:
+        return None
+    from sfumato.dialect.options_clause import TYPES_FORM, types_of
+
+    types = types_of(given)
+    if types is None:
+        raise ParameterError("--types", given, TYPES_FORM)
+    return types
+
+
+def _catalog(path: Path | None, dummy: bool) -> Any:
+    """Return the catalog of `sfumato sql`, over made-up rows with --dummy."""
+    if dummy and path is None:
+        raise QueryError("--dummy: rows are made up from what a catalog declares; add --catalog")
+    found = read_catalog(path)
+    return found.dummy() if dummy else found

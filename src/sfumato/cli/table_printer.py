@@ -55,7 +55,7 @@ def print_table(
     bars: Bars,
     show: int,
 ) -> None:
-    """Print the groups and their numbers, then what they mean.
+    """Print a released table with error bars, then its caption.
 
     Args:
         console: where to; a table that is wider is folded, its keys repeated.
@@ -89,7 +89,7 @@ def print_table(
 def print_computed(
     console: Console, numbers: pa.Table, widths: pa.Table | None, measured: Sequence[str], show: int
 ) -> None:
-    """Print a table that was computed with a released one.
+    """Print a table that was computed from a released one.
 
     Args:
         console: where to.
@@ -133,7 +133,7 @@ def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
 
 
 def _entries(values: Sequence[float], errors: Sequence[float]) -> Text:
-    """Return the first entries of a list."""
+    """Return the first rows of a printed table."""
     found = shown(values[:FIRST_ENTRIES], errors[:FIRST_ENTRIES])
     text = Text(", ").join(_number(s) for s in found)
     return text.append(f", … ({len(values):,} entries)") if len(values) > FIRST_ENTRIES else text
@@ -151,7 +151,7 @@ def _key(value: Any) -> Text:
 
 
 def _standing(columns: dict[str, list[Text]]) -> Table:
-    """One group without a key: a line for each number."""
+    """Return a single printed row without keys as one line for each number."""
     table = _empty_table()
     table.add_column("", no_wrap=False)
     table.add_column("", no_wrap=True)
@@ -180,7 +180,7 @@ def _empty_table() -> Table:
 def _fold(
     keys: dict[str, list[Text]], columns: dict[str, list[Text]], width: int
 ) -> Iterator[dict[str, list[Text]]]:
-    """Cut the columns into parts that fit beside the keys; each part has at least one."""
+    """Split the columns of a printed table into parts that fit the terminal beside the keys."""
     room = width - sum(min(_width(n, c), WIDEST_KEY) + GAP for n, c in keys.items())
     part: dict[str, list[Text]] = {}
     used = 0
@@ -199,7 +199,7 @@ def _width(name: str, cells: Sequence[Text]) -> int:
 
 
 def caption(release: Release, groups: int, bars: Bars | None) -> Table:
-    """Say what a release cost, how it was made, and what its error bars mean, if there are any."""
+    """Return the caption under a printed table: cost, noise and the meaning of error bars."""
     notes = [*release.plan.notes, *release.hints]
     return facts(
         [*release_facts(release, groups, bars, "--diagnostics"), *(("note", note) for note in notes)]
@@ -207,7 +207,7 @@ def caption(release: Release, groups: int, bars: Bars | None) -> Table:
 
 
 def facts(said: Sequence[tuple[str, str]]) -> Table:
-    """Return lines of what each is about, and a sentence."""
+    """Return labelled lines for the caption under a printed table."""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="cyan", no_wrap=True)
     lines.add_column()
@@ -217,7 +217,7 @@ def facts(said: Sequence[tuple[str, str]]) -> Table:
 
 
 def caption_of_many(whole: ProcessedRelease) -> Table:
-    """Say what several releases cost, each and together, and how each was made."""
+    """Return the caption under a table of several releases: the cost of each and of all."""
     releases = whole._releases
     said = [("spent", cost(whole, f": the sums of those of {len(releases)} releases"))]
     notes = dict[str, None]()
@@ -233,7 +233,7 @@ def caption_of_many(whole: ProcessedRelease) -> Table:
 
 
 def noise_and_groups(release: Release) -> list[str]:
-    """Say in a few words with what noise a release was drawn, and of which groups."""
+    """Return the noise and the groups of a release for the caption of its printed table."""
     content, said = release.explain().to_dict(), [f"{titled(release.plan.noise.name)} noise"]
     if content["group_by"]:
         said.append(f"groups: {groups_told(content, release.to_arrow().num_rows)}")
@@ -241,7 +241,7 @@ def noise_and_groups(release: Release) -> list[str]:
 
 
 def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) -> None:
-    """Refuse what has no meaning for the largest groups; before anything is drawn.
+    """Refuse options that make no sense for printing the largest groups, before anything is drawn.
 
     Raises:
         QueryError: a preview; or a chart or error bars of numbers that are left out.
@@ -257,7 +257,7 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
 
 
 def widths_of(release: TopRelease, bars: Bars) -> pa.Table | None:
-    """Return half-widths of error bars; None where numbers are left out."""
+    """Return half-widths of error bars to print with the largest groups; None without counts."""
     if not release.measured:
         return None
     return bars._widths(release)
@@ -271,7 +271,7 @@ def print_largest(
     bars: Bars,
     show: int,
 ) -> None:
-    """Print the groups in the order in which they were drawn, then what they mean.
+    """Print the table of the largest groups in the order drawn, then its caption.
 
     Args:
         console: where to.
@@ -285,7 +285,7 @@ def print_largest(
 
 
 def caption_of_largest(release: TopRelease, groups: int, bars: Bars | None) -> Table:
-    """Say what the largest groups cost, how they were drawn, and what their error bars mean.
+    """Return the caption under the printed largest groups: cost, selection and error bars.
 
     Args:
         release: of the largest groups.
@@ -297,12 +297,12 @@ def caption_of_largest(release: TopRelease, groups: int, bars: Bars | None) -> T
 
 
 def is_processed(release: NoisyTable) -> bool:
-    """Whether something is computed with it, which may fail where a table that is streamed would be lost."""
+    """Whether a release is post-processed, which can fail, so that it is printed and not streamed."""
     return isinstance(release, ProcessedRelease)
 
 
 def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
-    """Refuse what has no meaning for a table that was computed with a released one; before anything is drawn.
+    """Refuse options that make no sense for printing a post-processed table, before anything is drawn.
 
     Raises:
         QueryError: a chart, or error bars that are not known.
@@ -322,7 +322,7 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
 
 
 def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tuple[pa.Table, pa.Table | None]:
-    """Return the numbers and half-widths of their error bars, where there are any.
+    """Return the numbers to print and half-widths of their error bars, if there are any.
 
     Where computing with noisy numbers fails, or a later release, the noisy tables are printed: they are paid
     for.
@@ -341,7 +341,7 @@ def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tup
 
 
 def _widths(release: NoisyTable, bars: Bars) -> pa.Table | None:
-    """Return half-widths of error bars, where there are any."""
+    """Return half-widths of error bars to print with a release, if it has any."""
     if isinstance(release, TopRelease):
         return widths_of(release, bars)
     if isinstance(release, ProcessedRelease) and not (release._followed and release.measured):
@@ -357,7 +357,7 @@ def print_any(
     bars: Bars,
     show: int,
 ) -> None:
-    """Print a release, as `print_table` does, or what was computed with one; or the largest groups."""
+    """Print any released table: ordinary, post-processed or of the largest groups."""
     if isinstance(release, TopRelease):
         print_largest(console, release, numbers, widths, bars, show)
         return
@@ -379,7 +379,7 @@ def print_any(
 
 
 def _told(release: Release | TopRelease) -> list[str]:
-    """Say in a few words with what noise a release was drawn, and of which groups."""
+    """Return the noise and the groups of any release for the caption of its printed table."""
     if isinstance(release, Release):
         return noise_and_groups(release)
     noise = [f"{type(law).__name__} noise" for law in release.plan.laws.values()]
@@ -387,7 +387,7 @@ def _told(release: Release | TopRelease) -> list[str]:
 
 
 def print_explanation(console: Console, explanation: Explanation | TopExplanation) -> None:
-    """Print each step in order, then the noisy numbers with bounds, noise and share of the budget."""
+    """Print the explanation of a release: its steps, and a table of noisy statistics."""
     if isinstance(explanation, TopExplanation):
         console.print(Text("How the answer is made", style="bold"))
         console.print(_numbered(explanation.steps, 1))
@@ -415,6 +415,7 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
 
 
 def _noisy_numbers(explanation: Explanation) -> Table:
+    """Return the printed table of an explanation's noisy statistics: bounds, noise and budget share."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold cyan")
     table.add_column("number", ratio=3)
     table.add_column("bounds", no_wrap=True)
@@ -427,6 +428,7 @@ def _noisy_numbers(explanation: Explanation) -> Table:
 
 
 def _numbered(steps: list[str], first: int) -> Table:
+    """Return an explanation's steps as a printed list with numbers."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="cyan", no_wrap=True)
     grid.add_column()
@@ -436,7 +438,7 @@ def _numbered(steps: list[str], first: int) -> Table:
 
 
 def print_diagnostics(console: Console, release: NoisyTable, confidence: float) -> None:
-    """Print a line for each limit and bound of a release that was asked for diagnostics.
+    """Print the diagnostics of a release: one line for each limit and bound.
 
     Args:
         console: where to.
@@ -459,7 +461,7 @@ def print_diagnostics(console: Console, release: NoisyTable, confidence: float) 
 
 
 def print_preview(console: Console, release: NoisyTable, confidence: float, plot: Path | None) -> None:
-    """Print the errors of groups of three sizes, with half of the budget, with it, and with twice as much.
+    """Print the expected errors of a preview: three group sizes, half, all and twice the budget.
 
     Args:
         console: where to.

@@ -1,4 +1,4 @@
-"""The two streams: answers on standard output; errors and progress on standard error."""
+"""The terminal: answers on standard output; errors and progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Trimmed:
-    """A table without the blanks that fill its lines: whoever copies one, or compares files, has none."""
+    """A table on the terminal without trailing blanks, to copy or compare."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -50,29 +50,29 @@ class _Trimmed:
 
 class _Printer(Console):
     def print(self, *objects: RenderableType, **options: Any) -> None:
-        """Print, tables without blanks at the ends of lines."""
+        """Print on the terminal, with tables trimmed."""
         super().print(*(_Trimmed(one) if isinstance(one, Table) else one for one in objects), **options)
 
 
 def printer() -> Console:
-    """Return the console for answers."""
+    """Return the terminal's console for answers."""
     return _Printer(highlight=False)
 
 
 def error_console() -> Console:
-    """Return the console for errors and progress."""
+    """Return the terminal's console for errors and progress bars."""
     return Console(stderr=True, highlight=False)
 
 
 def print_error(message: str) -> None:
-    """Print an error's text as it is: its marks stand under the places that they mean."""
+    """Print an error on the terminal as it is, so that marks stay under their places."""
     line = Text("error: ", style="bold red")
     line.append(visible(message, lines=True), style="default not bold")
     error_console().print(line, soft_wrap=True)
 
 
 def forgiving() -> None:
-    """Let a character that a terminal cannot show become a question mark, not an exception."""
+    """Let a character that the terminal cannot show become a question mark."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(ValueError, io.UnsupportedOperation):
@@ -83,15 +83,15 @@ EVERY = 0.1
 
 
 class Bell(Protocol):
-    """What `follow` waits for: a threading.Event, or a script in tests."""
+    """An event that ends a progress bar: a threading.Event, or a script in tests."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return whether it rang within the seconds."""
+        """Return whether the event happened within the timeout."""
         ...
 
 
 def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None:
-    """Show a line with the elapsed time, and a bar as soon as a fraction is known, until it is done.
+    """Show a progress bar with elapsed time on the terminal until the work is done.
 
     Args:
         console: where to; nothing is shown where it is no terminal.
@@ -122,6 +122,7 @@ def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None
 
 
 def _asked(fraction: Fraction) -> float | None:
+    """Return the fraction of work done for a progress bar; None if it is unknown."""
     try:
         return fraction()
     except Exception:  # progress is a courtesy; its failure must not be the work's
@@ -129,7 +130,7 @@ def _asked(fraction: Fraction) -> float | None:
 
 
 class Watch:
-    """Follows the work of a `with` block from another thread."""
+    """A context manager that shows a progress bar for its block, from another thread."""
 
     def __init__(self, title: str, fraction: Fraction = unknown, console: Console | None = None) -> None:
         self._done = threading.Event()
@@ -150,7 +151,7 @@ class Watch:
 
 
 class Meter:
-    """Shows an audit's progress within a `with` block; call it with each `Progress`.
+    """A context manager that shows an audit's progress on the terminal; call it with each `Progress`.
 
     Args:
         bets: whether there is wealth to show.
@@ -172,7 +173,7 @@ class Meter:
         self._live.stop()
 
     def __call__(self, progress: AuditProgress) -> None:
-        """Show it, ten times a second at most."""
+        """Update the audit's progress on the terminal, at most ten times a second."""
         if not self._console.is_terminal or progress.seconds < max(PATIENCE, self._shown_at + 0.1):
             return
         self._shown_at = progress.seconds

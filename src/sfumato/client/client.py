@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, urlsplit
 
 from sfumato.client.remote_release import Asked, Cost, Left, Paid, RemoteRelease
-from sfumato.client.remote_tables import RemotePublicTable, RemoteTable
+from sfumato.client.remote_tables import RemotePublicTable, RemoteTable, declared_catalog
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import positive_int, truth_value
-from sfumato.service.wire_format import of_data
+from sfumato.service.wire_format import error_from_json
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
@@ -30,7 +30,7 @@ _URL = "the address of a service, such as https://data.example.org"
 
 
 class Client:
-    """Somebody at a service. Made by `connect`.
+    """A client of a service. Made by `connect`.
 
     >>> clinic = connect(url, token)  # as `sfumato serve` and `sfumato token create` have printed them
     >>> sorted(clinic.tables)
@@ -61,7 +61,7 @@ class Client:
     def sql(
         self, text: str, *, confidence: float = 0.95, simultaneous: bool = False, dummy: bool = False
     ) -> RemoteRelease:
-        """Ask in SQL, and spend its cost; as `sfumato.sql`, of the tables of the service.
+        """Release a SQL query on the service's tables, and charge your budget there; as `sfumato.sql`.
 
         Args:
             text: one SELECT in the differential-privacy dialect; see docs/sql.md.
@@ -88,7 +88,7 @@ class Client:
         return self._release({"sql": _text(text)}, confidence, **flags)
 
     def table(self, name: str) -> RemoteTable:
-        """Return a private table of the service, for questions in Python.
+        """Return a private table of the service, for queries in Python.
 
         Args:
             name: as `tables` has it.
@@ -106,7 +106,7 @@ class Client:
         return RemoteTable._opened(self, self._catalog, name)
 
     def public(self, name: str) -> RemotePublicTable:
-        """Return a public table of the service, to be joined with private ones.
+        """Return a public table of the service, to join with private ones.
 
         Args:
             name: as the owner declares it.
@@ -121,12 +121,11 @@ class Client:
 
     @cached_property
     def _catalog(self) -> Catalog:
-        """What is declared, as a catalog whose rows are elsewhere."""
-        from sfumato.client.remote_catalog import declared_catalog
-
+        """The client's catalog of the service's tables, whose rows are elsewhere."""
         return declared_catalog(self.tables)
 
     def _release(self, question: Mapping[str, Any], confidence: float, **flags: bool) -> RemoteRelease:
+        """Send a release request to the service, again if the connection is lost, and return the release."""
         asked = {**question, "confidence": _confidence(confidence), **flags}
         # By which the service knows a request that is sent again: it is paid once, and has one answer.
         key, until = secrets.token_hex(16), time.monotonic() + self._seconds
@@ -147,7 +146,7 @@ class Client:
         raise AssertionError  # the last attempt returns or raises
 
     def answer(self, entry: int) -> RemoteRelease:
-        """Return again, for nothing, an answer that you have paid for.
+        """Return an answer that you have paid for again, without charge.
 
         Args:
             entry: as `history` has it.
@@ -168,7 +167,7 @@ class Client:
     def ask(
         self, text: str, *, units: Sequence[int] = (100, 1_000, 10_000), confidence: float = 0.95
     ) -> Asked:
-        """Say what a question costs and which errors to expect; nothing is read, and nothing spent.
+        """Ask the service for a query's cost and expected errors; nothing is read or charged.
 
         Args:
             text: as of `sql`.
@@ -214,22 +213,22 @@ class Client:
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the owner declares, by name of the table: columns, types, bounds, domains, limits, units."""
+        """The service's tables by name, as declared: columns, types, bounds, domains, limits, units."""
         return {table["name"]: table for table in self._json("GET", "/v1/tables")["tables"]}
 
     @property
     def spent(self) -> Cost:
-        """What was spent of your budget."""
+        """What your budget at the service has spent."""
         return Cost(**self._json("GET", "/v1/budget")["spent"])
 
     @property
     def remaining(self) -> Left:
-        """What is left of your budget."""
+        """What is left of your budget at the service."""
         return Left(**self._json("GET", "/v1/budget")["remaining"])
 
     @property
     def history(self) -> tuple[Paid, ...]:
-        """What you asked and what it cost, in order."""
+        """Your paid queries at the service and their costs, in order."""
         return tuple(Paid(**one) for one in self._json("GET", "/v1/history")["history"])
 
     def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -270,7 +269,7 @@ class Client:
         return http.client.HTTPConnection(host, port, timeout=self._seconds)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Refuse: `copy` and every kind of pickling come by here."""
+        """Refuse to copy or pickle a client, which holds a token."""
         raise RefusalError(
             "a client has a token, which is for no file or other process; call connect(...) there"
         )
@@ -280,7 +279,7 @@ class Client:
 
 
 def connect(url: str, token: str, *, seconds: float = 300.0, context: ssl.SSLContext | None = None) -> Client:
-    """Return somebody at a service that `sfumato serve` runs.
+    """Return a client of a service that `sfumato serve` runs.
 
     Args:
         url: where it is, such as "https://data.example.org".
@@ -325,16 +324,16 @@ def _sizes(given: Any) -> list[int]:
 
 
 def _checked(status: int, body: bytes) -> bytes:
-    """Return the body of an answer that is no error."""
+    """Return the body of a service's response, or raise its error."""
     if status == 200:
         return body
     raise _error(status, body)
 
 
 def _error(status: int, body: bytes) -> Exception:
-    """Return the error that an answer is."""
+    """Return the error in a service's response."""
     try:
         data = json.loads(body)["error"]
-        return of_data(dict(data))
+        return error_from_json(dict(data))
     except (ValueError, TypeError, KeyError, AttributeError):
         return EngineError(f"the service answered with status {status}, and not in words of sfumato")

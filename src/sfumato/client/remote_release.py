@@ -1,4 +1,4 @@
-"""What comes back from a service: costs, what is left, and noisy tables."""
+"""Results from a service: remote releases, costs and what is left of a budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS = ("plot", "chart", "compare", "share_of_total", "measured")
 
 
 class Cost(NamedTuple):
-    """An epsilon and a delta.
+    """The cost of a remote release: an epsilon and a delta.
 
     Part of what a `Client` says, which `connect` gives.
 
@@ -50,7 +50,7 @@ class Cost(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What is left of a budget, as `Budget.remaining` says it.
+    """What is left of a budget at a service, as `Budget.remaining` has it locally.
 
     What a `Client` that `connect` gives says by `remaining`.
 
@@ -66,7 +66,7 @@ class Left(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """One question that was paid.
+    """One paid query at a service.
 
     An entry of the `history` of what `connect` gives.
 
@@ -88,7 +88,7 @@ class Paid(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a question would cost and give, before anything is spent.
+    """The cost and expected errors of a remote release, before anything is charged.
 
     Made by `Client.ask`, of what `connect` gives.
 
@@ -112,7 +112,7 @@ class Asked:
 
 
 class RemoteRelease(Helpful, ResultTable):
-    """A noisy table that a service released: the face of a `Release`, with one confidence of its error bars.
+    """A noisy table that a service released, like a `Release`, with error bars of one confidence.
 
     Made by `Client.sql`, of what `connect` gives.
 
@@ -147,28 +147,28 @@ class RemoteRelease(Helpful, ResultTable):
         )
 
     def _attributes(self, bars: object = None) -> dict[str, Any]:
-        """Return the facts that go with the numbers into frames; with `bars` those about error bars too."""
+        """Return the facts that accompany a remote release in data frames; with `bars` also on error bars."""
         found: dict[str, Any] = self._about.get("metadata", self._about["spent"])
         return {name: said for name, said in found.items() if bars or name != "error_bars"}
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the release stays within."""
+        """The budget (epsilon, delta) that the remote release stays within."""
         return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
 
     @property
     def repeats(self) -> int | None:
-        """The entry of the ledger whose answer it is once more, for nothing; None where it is new."""
+        """The ledger entry whose answer the remote release repeats without charge; None if it is new."""
         found: int | None = self._about["repeats"]
         return found
 
     @property
     def dummy(self) -> bool:
-        """Whether its rows are made up, so that it is an answer about nobody."""
+        """Whether the remote release is of made-up rows."""
         return bool(self._about["dummy"])
 
     def receipt(self) -> Receipt:
-        """Return its cost, plan and a digest of the answer, for `sfumato verify` (docs/receipts.md).
+        """Return the remote release's receipt, for `sfumato verify` (docs/receipts.md).
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
@@ -183,11 +183,11 @@ class RemoteRelease(Helpful, ResultTable):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What the noisy numbers say of the question."""
+        """Hints that the remote release's noisy numbers give about the query."""
         return tuple(self._about["hints"])
 
     def to_arrow(self) -> pa.Table:
-        """Return the released table; metadata of its schema say what its numbers do not include.
+        """Return the remote release as an Arrow table; schema metadata says what is not included.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
@@ -199,7 +199,7 @@ class RemoteRelease(Helpful, ResultTable):
         return self._table
 
     def frame(self, *, errors: bool = False, confidence: float | None = None) -> pandas.DataFrame:
-        """Return the table as a pandas data frame, perhaps with error bars beside the numbers.
+        """Return the remote release as a pandas data frame, optionally with error bars.
 
         Args:
             errors: whether each number `n` has its half-width in a column `n_error` behind it.
@@ -231,7 +231,7 @@ class RemoteRelease(Helpful, ResultTable):
         return pandas_frame(made, self._attributes(bars=True))
 
     def errors(self, confidence: float | None = None) -> pa.Table:
-        """Return half-widths of error bars, row by row; NULL for what has none.
+        """Return half-widths of the remote release's error bars, row by row; NULL if there is none.
 
         Args:
             confidence: that which was asked for, or left out: the service keeps no release.
@@ -258,7 +258,7 @@ class RemoteRelease(Helpful, ResultTable):
             raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
 
     def explain(self) -> str:
-        """Return each step with its bounds, noise scale and share of the budget.
+        """Return the steps of the remote release with bounds, noise scales and budget shares.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -15,19 +18,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.api.table import Table
+from sfumato.catalogs.declarations import ColumnDeclaration, ForeignKey, TableDeclaration
 from sfumato.client.remote_release import Asked, RemoteRelease
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
+from sfumato.engines.catalog import Catalog
 from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
 from sfumato.names import Helpful, foreign_names
 from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.schema import Schema
+from sfumato.query.tables.dummy_rows import DummyRows, Making
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.service.wire_format import Recorded, SentCall, written
+from sfumato.service.wire_format import RecordedTable, SentCall, to_json
 
 if TYPE_CHECKING:
-    from sfumato.engines.catalog import Catalog
     from sfumato.guidance.preview import Preview
     from sfumato.plan.plan import Plan
 
@@ -48,7 +53,7 @@ class Service(Protocol):
 
 
 def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls the same one of the local object, and records the call."""
+    """Return a remote method that calls the local object's method and records the call."""
 
     @wraps(method)
     def call(self: Remote, /, *args: Any, **named: Any) -> Any:
@@ -58,7 +63,7 @@ def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _delegating(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls the same one of the local object; nothing is recorded or sent."""
+    """Return a remote method that calls the local object's method, without recording it."""
 
     @wraps(method)
     def call(self: Remote, /, *args: Any, **named: Any) -> Any:
@@ -69,14 +74,14 @@ def _delegating(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, repr=False)
 class Remote(Helpful, Displayed):
-    """A table or question of a service: the recorded calls that make it, and the local object for them."""
+    """A remote table or question: recorded calls, and the local object that checks them."""
 
     _service: Service
-    _recorded: Recorded
+    _recorded: RecordedTable
     _local: Any
 
     def _then(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """Call a method of the local object, record the call, and return what stands for the result."""
+        """Call a method of the local object, record the call, and return the remote result."""
         method = getattr(self._local, name)
         defaults = {key: one.default for key, one in signature(method).parameters.items()}
         given = {key: one for key, one in named.items() if key not in defaults or one is not defaults[key]}
@@ -84,12 +89,12 @@ class Remote(Helpful, Displayed):
         sent = {key: _sent(one) for key, one in given.items()}
         if isinstance(made, (Table, Top)) and not _plain(given.get("keys")):
             sent["keys"] = _rows(made._public_keys)
-        call = SentCall.of(name, map(_sent, args), sent)
+        call = SentCall.recorded(name, map(_sent, args), sent)
         kind = next(remote for local, remote in _REMOTES.items() if isinstance(made, local))
         return kind(self._service, replace(self._recorded, calls=(*self._recorded.calls, call)), made)
 
     def _here(self, value: Any) -> Any:
-        """Return the local object of a table of the same service."""
+        """Return the local object behind a remote table of the same service."""
         if isinstance(value, Remote) and isinstance(value._local, (Table, PublicTable)):
             if value._service is not self._service:
                 raise QueryError("the tables are of two services; a question is asked of one")
@@ -104,8 +109,8 @@ class Remote(Helpful, Displayed):
         return value
 
     def _body(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a question with the options of its release, as it is sent."""
-        given = {name: written(f"release: {name}", one) for name, one in options.items()}
+        """Return a remote question with its release options in wire format."""
+        given = {name: to_json(f"release: {name}", one) for name, one in options.items()}
         return {"chain": self._recorded.data, "options": given}
 
     def _card(self) -> Card:
@@ -123,7 +128,7 @@ def _sent(value: Any) -> Any:
 
 
 def _plain(keys: Any) -> bool:
-    """Whether keys are sent as they are given: a frame or an array is sent as the rows that it comes to."""
+    """Whether keys are sent as given; a data frame or array is sent as its rows."""
     return keys is None or isinstance(keys, (str, list, tuple, set, range))
 
 
@@ -134,7 +139,7 @@ def _rows(keys: Any) -> list[Any]:
 
 @dataclass(frozen=True, repr=False)
 class RemotePublicTable(Remote):
-    """A public table of a service, to be joined with private ones. Made by `Client.public`.
+    """A public table of a service, to join with private ones. Made by `Client.public`.
 
     >>> from sfumato.client import connect
     >>> reforms = connect(url, token).public("reforms")
@@ -146,12 +151,12 @@ class RemotePublicTable(Remote):
 
     @classmethod
     def _opened(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
-        """Return a public table by its name."""
-        return cls(service, Recorded("public", name), catalog.public(name))
+        """Return a remote public table by its name."""
+        return cls(service, RecordedTable("public", name), catalog.public(name))
 
     @property
     def schema(self) -> Schema:
-        """The columns by name, with what is known of their types."""
+        """The remote table's columns by name, with their types."""
         return self._local.schema
 
     filter: ClassVar[Callable[..., RemotePublicTable]] = _recording(PublicTable.filter)
@@ -160,7 +165,7 @@ class RemotePublicTable(Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteTable(Remote):
-    """A private table of a service; its methods are those of a table of `sf.catalog`. Made by `Client.table`.
+    """A private table of a service, with the methods of `sf.catalog`'s tables. Made by `Client.table`.
 
     What is wrong with a call is said at once, of what the owner declares; nothing is sent before a release.
     Bounds, limits and domains that are left out are the catalog's.
@@ -181,28 +186,28 @@ class RemoteTable(Remote):
 
     @classmethod
     def _opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
-        """Return a private table by its name."""
+        """Return a remote private table by its name."""
         table = catalog.table(name)
         name = catalog.declaration(name).name
         noted = replace(table, notes=tuple(service.tables[name].get("notes", ())))
-        return cls(service, Recorded("table", name), noted)
+        return cls(service, RecordedTable("table", name), noted)
 
     def _advice(self, name: str) -> Mapping[str, str]:
         return {**self._local._advice(name), **_NOT_HERE} if "_local" in vars(self) else self._foreign
 
     @property
     def schema(self) -> Schema:
-        """The columns by name, with what is known of their types."""
+        """The remote table's columns by name, with their types."""
         return self._local.schema
 
     @property
     def unit(self) -> str:
-        """The privacy unit's column."""
+        """The column of the remote table's privacy unit."""
         return self._local.unit
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever asks should know of the table."""
+        """Notes of the service's owner about the remote table."""
         return self._local.notes
 
     filter: ClassVar[Callable[..., RemoteTable]] = _recording(Table.filter)
@@ -221,7 +226,7 @@ class RemoteTable(Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteQuestion(Remote):
-    """A complete question to a service, validated here: it can be planned, previewed and released.
+    """A complete question to a service, validated locally: it can be planned, previewed and released.
 
     Made by `RemoteTable.agg`, of a table that `connect` leads to. Nothing is sent for a plan or a preview.
 
@@ -240,17 +245,17 @@ class RemoteQuestion(Remote):
 
     @property
     def told(self) -> str:
-        """What is asked, in a few words."""
+        """A summary of the remote question in a few words."""
         return self._local.told
 
     @property
     def automatic(self) -> bool:
-        """Whether the question leaves something to its release, which looks at the rows first."""
+        """Whether the remote question leaves bounds or limits for its release to infer."""
         return self._local.automatic
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The output's columns after the keys."""
+        """The remote question's output columns after the keys."""
         return self._local.output_names
 
     weigh: ClassVar[Callable[..., RemoteQuestion]] = _recording(Question.weigh)
@@ -261,7 +266,7 @@ class RemoteQuestion(Remote):
     def ask(
         self, *, units: Sequence[int] = (100, 1_000, 10_000), confidence: float = 0.95, **options: Any
     ) -> Asked:
-        """Let the service say what it costs, what is left, and whether it would give an answer once more.
+        """Ask the service for the question's cost, what is left, and whether the answer would be repeated.
 
         Args:
             units, confidence: as of `Client.ask`.
@@ -294,7 +299,7 @@ class RemoteQuestion(Remote):
         simultaneous: bool = False,
         dummy: bool = False,
     ) -> RemoteRelease:
-        """Let the service release the answer, and spend its cost of your budget there.
+        """Release the question at the service, and charge your budget there.
 
         Args:
             epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of
@@ -329,7 +334,7 @@ class RemoteQuestion(Remote):
         return self._service._release(self._sent(options), confidence, **flags)
 
     def _sent(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the question as it is sent, once what is wrong with it is said here."""
+        """Return the remote question in wire format, after planning it locally to report mistakes."""
         self._local._checked_plan(**options)
         return self._body(options)
 
@@ -339,7 +344,7 @@ class RemoteQuestion(Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteTop(Remote):
-    """The question to a service for the k largest groups; made by `RemoteTable.top`.
+    """A question to a service for the k largest groups. Made by `RemoteTable.top`.
 
     A `Client`, which `connect` gives, has the table. Nothing is sent for a plan.
 
@@ -357,7 +362,7 @@ class RemoteTop(Remote):
     explain: ClassVar[Callable[..., Any]] = _delegating(Top.explain)
 
     def ask(self, **options: Any) -> Asked:
-        """Let the service say what it costs, as `RemoteQuestion.ask`.
+        """Ask the service for the cost of the largest groups, as `RemoteQuestion.ask`.
 
         Args:
             options: those of `Top.plan`.
@@ -382,7 +387,7 @@ class RemoteTop(Remote):
         simultaneous: bool = False,
         dummy: bool = False,
     ) -> RemoteRelease:
-        """Let the service release the keys of the largest groups, and spend its cost of your budget there.
+        """Release the keys of the largest groups at the service, and charge your budget there.
 
         Args:
             epsilon, delta, counts, counts_share: as of `Top.release`.
@@ -418,3 +423,64 @@ _REMOTES: Mapping[type, type[Remote]] = {
     Question: RemoteQuestion,
     Top: RemoteTop,
 }
+
+
+_NAME = "catalog"  # as errors of the service call it
+_ONE = Making(1, 1, 0)
+# How values of a domain, which are texts in JSON, are read by the type of their column.
+_VALUES: Mapping[str, Callable[[str], Any]] = {
+    "DECIMAL": Decimal,
+    "TIMESTAMP": datetime.fromisoformat,
+    "DATE": date.fromisoformat,
+    "TIME": time.fromisoformat,
+}
+
+
+def declared_catalog(tables: Mapping[str, Mapping[str, Any]]) -> Catalog:
+    """Return a catalog of remote tables from the service's declarations; made-up rows stand for theirs."""
+    return Catalog(_NAME, {name: _table(declared) for name, declared in tables.items()})
+
+
+def _table(declared: Mapping[str, Any]) -> TableDeclaration:
+    """Return the declaration of one remote table."""
+    key, parts = declared.get("foreign_key"), tuple(declared.get("privacy_unit_parts", ()))
+    unit: str | None = None if declared["public"] else declared["privacy_unit"]
+    # A unit of several columns is no column of the source; nor is one that another table brings.
+    brought = bool(parts) or (
+        key is not None and unit is not None and unit.casefold() != key["column"].casefold()
+    )
+    columns = [one for one in declared["columns"] if not (brought and one["name"] == unit)]
+    rows = DummyRows(
+        _ONE,
+        {one["name"]: one["type"] for one in columns},
+        frozenset(one["name"] for one in columns if not one["missing"]),
+        None if brought else unit,
+        public=declared["public"],
+        name=declared["name"],
+        elsewhere=True,
+    )
+    return TableDeclaration(
+        declared["name"],
+        _NAME,
+        rows,
+        public=declared["public"],
+        privacy_unit=None if key is not None else unit,
+        unit_parts=() if key is not None else parts,
+        unit_timezone=declared.get("unit_timezone", "UTC"),
+        timezone=declared.get("timezone", "UTC"),
+        foreign_key=None if key is None else ForeignKey(key["column"], key["table"], key["key"]),
+        max_groups=declared.get("max_groups"),
+        max_rows=declared.get("max_rows"),
+        max_joined_rows=declared.get("max_joined_rows"),
+        columns=tuple(_column(one) for one in columns if "lower" in one or "domain" in one),
+    )
+
+
+def _column(declared: Mapping[str, Any]) -> ColumnDeclaration:
+    """Return the declaration of a remote table's column."""
+    bounds = (Fraction(declared["lower"]), Fraction(declared["upper"])) if "lower" in declared else None
+    read = next((read for kind, read in _VALUES.items() if declared["type"].startswith(kind)), None)
+    values = declared.get("domain")
+    if values is not None and read is not None:
+        values = [value if value is None else read(value) for value in values]
+    return ColumnDeclaration(declared["name"], bounds, None if values is None else tuple(values))

@@ -1,4 +1,4 @@
-"""Who may ask: random tokens, of which only hashes are kept."""
+"""Access tokens of a service: random texts, of which only hashes are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS keys (use TEXT PRIMARY KEY, key BLOB NOT NULL) STRICT
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody whose token is known.
+    """The person who a valid access token belongs to.
 
     Args:
         name: who pays, and whose history it is.
@@ -46,13 +46,13 @@ class Caller:
 
     @property
     def is_owner(self) -> bool:
-        """Whether all histories and metrics are theirs to see."""
+        """Whether the token's role is owner, who can see every history and the metrics."""
         return self.role == "owner"
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a token: all but the token.
+    """What the token file keeps about a token, without the token itself.
 
     Args:
         id: its first part, by which it is revoked.
@@ -69,14 +69,14 @@ class Token:
 
     @property
     def state(self) -> str:
-        """Whether it can be used."""
+        """Whether the token is valid, expired or revoked."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= time.time() else "valid"
 
 
 class Tokens:
-    """The tokens of a service, in a file that only its owner may read.
+    """The access tokens of a service, in a file that only its owner can read.
 
     A token is 256 random bits, so one SHA-256 of it is as good as a slow hash, and quick enough.
 
@@ -118,7 +118,7 @@ class Tokens:
             database.executescript(_MADE)
 
     def create(self, name: str, *, role: str = "analyst", days: int | None = None) -> str:
-        """Make a token, which this returns and nothing shows again.
+        """Create a token and return it; it is never shown again.
 
         Args:
             name: whose questions it asks; several tokens may be of one.
@@ -140,7 +140,7 @@ class Tokens:
         return f"sfumato_{known}_{secret}"
 
     def all(self) -> list[Token]:
-        """Return what is known of each token, in the order in which they were made."""
+        """Return what is kept about each token, in order of creation."""
         with self._open() as opened:
             rows = opened.execute(
                 "SELECT id, name, role, created, expires, revoked FROM tokens ORDER BY created, rowid"
@@ -148,7 +148,7 @@ class Tokens:
         return [Token(*row) for row in rows]
 
     def revoke(self, known: str) -> None:
-        """Let a token be valid no more; from the next request on.
+        """Revoke a token, from the next request on.
 
         Raises:
             QueryError: there is none with this first part.
@@ -161,7 +161,7 @@ class Tokens:
             raise QueryError(f"token: there is none with the id {known!r}; see sfumato token list")
 
     def caller(self, token: str) -> Caller | None:
-        """Return whose token it is; None where it is none, expired or revoked."""
+        """Return the caller who a token belongs to; None if it is unknown, expired or revoked."""
         form = _FORM.fullmatch(token)
         if form is None:
             return None
@@ -177,7 +177,7 @@ class Tokens:
         return Caller(name, role) if valid else None
 
     def key(self, use: str) -> bytes:
-        """Return a secret of 32 bytes that this file keeps for a use, made when it is first asked for."""
+        """Return a 32-byte secret of the token file for one use, created on first access."""
         with self._open() as opened:
             opened.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", (use, secrets.token_bytes(32)))
             return bytes(opened.execute("SELECT key FROM keys WHERE use = ?", (use,)).fetchone()[0])
@@ -185,6 +185,7 @@ class Tokens:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         # For each use: a connection belongs to its thread, and what is revoked elsewhere is seen here.
+        """Open the token file for one use, and report SQLite's errors in our words."""
         try:
             # A file that is gone is an error, and not an empty one that knows nobody.
             place = f"file:{quote(os.fsencode(self.path))}?mode=rw"

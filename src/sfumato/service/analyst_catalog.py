@@ -35,11 +35,11 @@ _NAME = "catalog"  # in the place of the path of its file, which explanations an
 
 @dataclass(frozen=True)
 class AnalystsCatalog(Catalog):
-    """The tables of a catalog, opened for people who may see releases and nothing exact."""
+    """The catalog that analysts of a service see: its tables allow releases and nothing exact."""
 
     @classmethod
     def of(cls, catalog: Catalog) -> AnalystsCatalog:
-        """Return the same tables for analysts.
+        """Return the same catalog for analysts.
 
         Raises:
             CatalogError: private tables have units of several kinds, whose losses one budget cannot add up.
@@ -61,19 +61,19 @@ class AnalystsCatalog(Catalog):
         return made
 
     def unit_kind(self, name: str) -> tuple[str, ...]:
-        """Return the parts that the units of a private table are made of; none where it is one column."""
+        """Return the parts of a private table's privacy unit; () if it is a single column."""
         table = self.declaration(name)
         while table.foreign_key is not None:
             table = self.declaration(table.foreign_key.table)
         return (*sorted(table.unit_parts), table.unit_timezone) if table.unit_parts else ()
 
     def table(self, name: str, **limits: Any) -> DeclaredTable[Any]:
-        """Open a private table for releases alone; as `Catalog.table`."""
+        """Open a private table of the analysts' catalog, for releases only; see `Catalog.table`."""
         table = super().table(name, **limits)
         return replace(table, _engine=table._engine.for_analysts())
 
     def described(self, **limits: Any) -> list[dict[str, Any]]:
-        """Return what is publicly known of all tables, as what JSON has; sources are opened, no row is read.
+        """Return the public facts about all catalog tables as JSON data; no row is read.
 
         Raises:
             CatalogError, EngineError: as from `Catalog.table`.
@@ -84,33 +84,33 @@ class AnalystsCatalog(Catalog):
         opened: Any = (self.public if declared.public else self.table)(declared.name, **limits)
         columns = []
         for name, column in opened.schema.items():
-            told: dict[str, Any] = {"name": name, "type": column.type_name, "missing": column.missing}
+            described: dict[str, Any] = {"name": name, "type": column.type_name, "missing": column.missing}
             bounds, domain = declared.bounds(name), declared.domains([name])
             if bounds is not None:
-                told |= {"lower": _exact(bounds[0]), "upper": _exact(bounds[1])}
+                described |= {"lower": _exact(bounds[0]), "upper": _exact(bounds[1])}
             if domain is not None:
-                told["domain"] = plain(domain[0])
-            columns.append(told)
-        told = {"name": declared.name, "public": declared.public, "columns": columns}
-        told |= {"notes": list(opened.notes)}
+                described["domain"] = plain(domain[0])
+            columns.append(described)
+        described = {"name": declared.name, "public": declared.public, "columns": columns}
+        described |= {"notes": list(opened.notes)}
         if not declared.public:
             parts = [part.text for part in opened._unit_parts]
-            told |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
-            told |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
-            told |= {"timezone": declared.timezone}
-            told |= {"max_groups": declared.max_groups, "max_rows": declared.max_rows}
-            told |= {"max_joined_rows": declared.max_joined_rows}
-        return told
+            described |= {"privacy_unit": opened.unit, "privacy_unit_parts": parts}
+            described |= {"unit_timezone": declared.unit_timezone, "foreign_key": _key(declared)}
+            described |= {"timezone": declared.timezone}
+            described |= {"max_groups": declared.max_groups, "max_rows": declared.max_rows}
+            described |= {"max_joined_rows": declared.max_joined_rows}
+        return described
 
 
 def _key(declared: TableDeclaration) -> dict[str, str] | None:
-    """Return by which column a table reaches its privacy unit, through another one; None where it has one."""
+    """Return the foreign key by which a catalog table reaches its privacy unit; None if it has its own."""
     key = declared.foreign_key
     return None if key is None else {"column": key.column, "table": key.table, "key": key.key}
 
 
 def _exact(number: Fraction) -> str:
-    """Return a bound as a text that says all of it: a whole number, or a quotient."""
+    """Return a catalog bound as exact text: a whole number or a quotient."""
     return str(number)
 
 
@@ -142,7 +142,7 @@ _HERE = {
 
 @dataclass(frozen=True)
 class ChainQuery:
-    """A question, with what was chosen for its release; nothing is read or spent yet.
+    """An analyst's query by a chain of calls, with its release options; nothing is read or charged yet.
 
     Args:
         question: of a chain.
@@ -155,38 +155,38 @@ class ChainQuery:
 
     @property
     def questions(self) -> tuple[Any, ...]:
-        """It, as the only one."""
+        """The one question of the analyst's chain, as a tuple."""
         return (self.question,)
 
     @property
     def queries(self) -> tuple[Any, ...]:
-        """It, as what has its options."""
+        """The one query with release options of the analyst's chain, as a tuple."""
         return (self,)
 
     @property
     def epsilon(self) -> Any:
-        """The budget's epsilon, as it was given."""
+        """The epsilon of the analyst's chain query, as given."""
         return self.release_options["epsilon"]
 
     @property
     def delta(self) -> Any:
-        """The budget's delta, as it was given."""
+        """The delta of the analyst's chain query, as given."""
         return self.release_options.get("delta", 0)
 
     @property
     def looks(self) -> bool:
-        """Whether a release looks at rows before it is planned."""
+        """Whether the analyst's chain query infers bounds from rows before it is planned."""
         return isinstance(self.question, Question) and self.question.automatic
 
     def trial(self) -> Any:
-        """Return the release that nobody pays for: to see what it would be, and never to be drawn."""
+        """Return the uncharged release of an analyst's chain query, to plan with and never to draw."""
         question = self.question
         if isinstance(question, Top):
             return question._engine.top(question.plan(**self.release_options))
         return question._engine.release(question._checked_plan(**self.release_options))
 
     def pay_for(self, trial: Any, budget: Budget) -> Any:
-        """Pay for what `trial` gave, where nothing looks first, and return it: now it may be drawn.
+        """Charge the budget for a `trial` release of a chain query and return it, now drawable.
 
         Raises:
             BudgetError: it is more than is left; nothing is spent then.
@@ -197,14 +197,14 @@ class ChainQuery:
         return trial
 
     def release(self, budget: Budget) -> Any:
-        """Pay, look and release."""
+        """Charge the analyst's budget, infer bounds if needed, and release the chain query."""
         return self.question.release(**self.release_options, budget=budget)
 
 
 def read_chain_query(
     data: Any, options: Any, catalog: AnalystsCatalog, limits: Mapping[str, Any]
 ) -> ChainQuery:
-    """Return the question that a chain of calls asks; no row is read.
+    """Return the query in an analyst's chain of calls, if every call is allowed; no row is read.
 
     Args:
         data: the chain, as `recorded.py` writes it.
@@ -236,6 +236,7 @@ def read_chain_query(
 
 
 def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+    """Call a method of a table or question, if analysts are allowed to."""
     kind, methods = next((kind, names) for one, kind, names in _METHODS if isinstance(of, one))
     if name not in methods:
         raise _unknown(kind, name, methods, {})
@@ -243,6 +244,7 @@ def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
 
 
 def _aggregate(name: str, args: list[Any], named: dict[str, Any]) -> Any:
+    """Call an aggregate function, if analysts are allowed to."""
     if name not in _AGGREGATES:
         raise _unknown("an aggregate", name, _AGGREGATES, {})
     return _AGGREGATES[name](*args, **named)

@@ -1,4 +1,4 @@
-"""A released table as JSON, as an Arrow stream or as CSV, with its error bars beside it."""
+"""Formats of a service's answers: a released table with error bars as JSON, an Arrow stream or CSV."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ABOUT = b"sfumato"  # the key of the schema's metadata that holds what is said o
 
 @dataclass(frozen=True)
 class Answer:
-    """A release that was drawn.
+    """A drawn release with its error bars, to be encoded as JSON, Arrow or CSV.
 
     Args:
         table: the noisy table.
@@ -48,7 +48,7 @@ class Answer:
 
 
 def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bool) -> Answer:
-    """Draw a release, with error bars where there are any.
+    """Draw a release, with error bars if it has any, for encoding.
 
     Args:
         release: as `sf.sql` gives it.
@@ -89,7 +89,7 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
 
 
 def _keys(release: NoisyTable) -> tuple[str, ...]:
-    """Return the columns that say which group a row is, or which place it has."""
+    """Return the columns of an answer that name its group or rank."""
     if isinstance(release, ProcessedRelease):
         columns, of_first = release._computation.columns or (), _keys(release._releases[0])
         return tuple(name for name, released in columns if released in of_first)
@@ -100,7 +100,7 @@ def _keys(release: NoisyTable) -> tuple[str, ...]:
 
 
 def _parts(release: NoisyTable) -> dict[str, list[str]]:
-    """Return the columns of each aggregate that has several, such as a histogram's."""
+    """Return the columns of each aggregate of an answer that has several, such as a histogram's."""
     if not isinstance(release, Release):
         return {}
     drawn = ((name, aggregate.drawn(name)) for name, aggregate in release.plan.query.aggregates)
@@ -108,7 +108,7 @@ def _parts(release: NoisyTable) -> dict[str, list[str]]:
 
 
 def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
-    """Return an answer in one of `MEDIA`.
+    """Return an answer in one of the formats of `MEDIA`.
 
     Args:
         repeats: the entry whose answer it is once more, for nothing; None where it is new.
@@ -129,7 +129,7 @@ def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
 
 
 def pack(made: Answer) -> bytes:
-    """Return all of an answer as an Arrow stream."""
+    """Return a whole answer as an Arrow stream."""
     table, names = with_bars(made)
     about = {**made.about, "keys": list(made.keys), "errors": names}
     table = table.replace_schema_metadata({ABOUT: as_json(about)})
@@ -140,7 +140,7 @@ def pack(made: Answer) -> bytes:
 
 
 def unpacked(stream: bytes) -> Answer:
-    """Return the answer that `pack` wrote."""
+    """Return the answer in an Arrow stream from `pack`."""
     with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
     about = json.loads(table.schema.metadata[ABOUT])
@@ -151,7 +151,7 @@ def unpacked(stream: bytes) -> Answer:
 
 
 def with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
-    """Return the table with its error bars beside it, and the names of their columns."""
+    """Return an answer's table with error-bar columns, and the names of these columns."""
     table, names = made.table, {}
     for name, column in made.widths.items():
         names[name] = _free(f"{name}_error", table.column_names)
@@ -160,18 +160,18 @@ def with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
 
 
 def as_json(data: Any) -> bytes:
-    """Return data as JSON in ASCII, which has no NaN."""
+    """Return data in JSON format, in ASCII and without NaN."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
 
 
 def plain_table(table: pa.Table) -> dict[str, Any]:
-    """Return a table as lists: its columns with their types, and its rows."""
+    """Return a table in JSON form: its columns with types, and its rows."""
     columns = [{"name": field.name, "type": str(field.type)} for field in table.schema]
     return {"columns": columns, "rows": plain_rows(table)}
 
 
 def plain_rows(table: pa.Table) -> list[list[Any]]:
-    """Return the rows of a table as lists of what JSON has."""
+    """Return the rows of a table as lists of JSON values."""
     return [list(row) for row in zip(*map(_plain_column, table.columns), strict=True)]
 
 
@@ -182,7 +182,7 @@ def _plain_column(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _beyond(one: pa.Scalar) -> Any:
-    """Return a value as JSON has it, dates and times of all years as text."""
+    """Return an Arrow value as a JSON value, with dates of any year as text."""
     if not one.is_valid:
         return None
     if isinstance(one, pa.UnionScalar):
@@ -197,7 +197,7 @@ def _beyond(one: pa.Scalar) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: dates and decimals as text, NaN and infinities as null.
+    """Return a Python value as a JSON value: dates and decimals as text, NaN and infinities as null.
 
     >>> plain([dt.date(2024, 1, 31), float("nan"), 1.5, b"x"])
     ['2024-01-31', None, 1.5, 'eA==']
@@ -224,7 +224,7 @@ def _free(name: str, taken: list[str]) -> str:
 
 
 def _csv(table: pa.Table) -> bytes:
-    """CSV has texts, numbers and times: bytes stand there as in JSON, lists and the rest as its text."""
+    """Return a table in CSV format: bytes in Base64, lists and structs as JSON text."""
     for i, field in enumerate(table.schema):
         kind = field.type
         if pa.types.is_nested(kind) or pa.types.is_interval(kind) or _are_bytes(kind):

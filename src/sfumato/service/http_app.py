@@ -1,4 +1,4 @@
-"""The service as an ASGI application: who asks, what for, within which limits.
+"""The service as an ASGI application: authentication, limits and endpoints over HTTP.
 
 Starlette does what is common to all HTTP services; each answer is written here, so that nothing of a request
 or of a fault comes back that was not meant to.
@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import duckdb
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -27,16 +26,12 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.keywords import BOUNDS, PRIVATE
-from sfumato.dialect.options_clause import OPTION_NAMES
-from sfumato.engines.duckdb.expressions.safe_forms import FORMS
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, nearest, shown
-from sfumato.names.foreign_names import sql_example
 from sfumato.service.access_tokens import Caller, Tokens
 from sfumato.service.answer_formats import JSON, MEDIA, as_json
 from sfumato.service.monitoring import Metrics, digest, log
 from sfumato.service.openapi import FIELDS, admits, document
-from sfumato.service.page_files import POLICY, routes
+from sfumato.service.page_files import POLICY, routes, words
 from sfumato.service.query_service import QueryRequest, QueryResponse, refused
 from sfumato.service.worker_processes import Unexpected, where
 
@@ -44,7 +39,7 @@ Turn = asyncio.Future[None]
 
 
 class Turns:
-    """Places where questions are answered, one at each, which analysts take by turns.
+    """A fair queue of HTTP requests: analysts take turns in a number of places.
 
     A free place goes to the analyst who has the fewest; of several to the one whose last turn began longest
     ago; and there to the question that came first. Nobody has all places, where there is more than one: the
@@ -74,7 +69,7 @@ class Turns:
         self._last, self._number = dict[str, int](), 0
 
     async def take(self, who: str) -> None:
-        """Wait for a turn, which `over` ends; whoever is cancelled before it comes has none."""
+        """Wait in the queue for a turn, which `over` ends."""
         turn: Turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         self._give()
@@ -88,13 +83,13 @@ class Turns:
             raise
 
     def over(self, who: str) -> None:
-        """End a turn: its place is free for the next one."""
+        """End a turn, so that its place in the queue is free."""
         self._taken[who] -= 1
         self._taken += Counter()  # drops names at 0
         self._give()
 
     def _give(self) -> None:
-        """Give free places to those who wait."""
+        """Give free places of the queue to waiting requests."""
         while self._taken.total() < self._places:
             may = [who for who in self._waiting if self._taken[who] < self._most]
             if not may:
@@ -114,39 +109,6 @@ class Turns:
             line.remove(turn)
             if not line:
                 del self._waiting[who]
-
-
-_KEYWORDS = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS FROM WHERE GROUP BY ORDER LIMIT AS AND OR NOT IN BETWEEN CASE "
-    "WHEN THEN ELSE END JOIN LEFT ON USING DISTINCT HAVING UNION ALL"
-)
-
-
-# Of DuckDB's grammar: words that are no column's where they stand without quotes.
-_RESERVED = (
-    "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
-)
-_OURS = "over"  # which our own reader takes for a window's
-
-
-def words() -> dict[str, Any]:
-    """Return aggregates with the form in which they are written, functions of a row, options and keywords.
-
-    `reserved` are the words that a column of this name has to be quoted for.
-
-    >>> next(one for one in words()["aggregates"] if one["name"] == "COUNT")
-    {'name': 'COUNT', 'form': 'COUNT(*)'}
-    """
-    aggregates = [name for name in PRIVATE if not name.startswith("ANON_")]  # the older clause's
-    with duckdb.connect() as connection:
-        reserved = {str(word) for (word,) in connection.execute(_RESERVED).fetchall()}
-    return {
-        "aggregates": [{"name": name, "form": sql_example(name)} for name in aggregates],
-        "functions": sorted(name for name in FORMS if name.isidentifier()),
-        "options": [*OPTION_NAMES, *BOUNDS],
-        "keywords": _KEYWORDS.split(" "),
-        "reserved": sorted(reserved | {_OURS}),
-    }
 
 
 _FAILED = "the service failed; its owner finds out why by this request's id"
@@ -176,19 +138,19 @@ _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
 class Runner(Protocol):
-    """What answers jobs; see `worker.py`."""
+    """An object that runs query requests for the HTTP application; see `worker_processes.py`."""
 
     killed: int
     places: int  # jobs that are answered at once
 
     async def run(self, job: QueryRequest) -> QueryResponse:
-        """Return the outcome of a job."""
+        """Return the response to a query request."""
         ...
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may take.
+    """The limits of one HTTP request.
 
     Args:
         bytes: of its body.
@@ -204,7 +166,7 @@ class Limits:
 
 
 class _Refused(Exception):
-    """An answer that is an error of HTTP."""
+    """An HTTP error response, raised."""
 
     def __init__(self, status: int, error: SfumatoError, **headers: str) -> None:
         super().__init__(status)
@@ -212,7 +174,7 @@ class _Refused(Exception):
 
 
 class Service:
-    """What the endpoints share.
+    """The ASGI application of the service, with its endpoints.
 
     Args:
         runner: answers jobs.
@@ -307,11 +269,11 @@ class Service:
         )
 
     async def _ready(self, request: Request) -> Response:
-        """Say whether questions can be paid and answered; looked at once at a time, whoever asks."""
+        """Respond whether the service is ready to charge and answer; one check at a time for all requests."""
         request.state.route = "ready"
         if self._readiness is None or self._readiness.done():
             self._readiness = asyncio.ensure_future(self._looked())
-        return self._told(request, await asyncio.shield(self._readiness))
+        return self._response(request, await asyncio.shield(self._readiness))
 
     async def _looked(self) -> QueryResponse:
         try:
@@ -334,7 +296,7 @@ class Service:
     # What is common to them.
 
     def _known(self, path: str, asked: Callable[[Request, Caller], Awaitable[Response]]) -> Any:
-        """Return an endpoint that is for those with a token."""
+        """Return an HTTP endpoint that requires an access token."""
 
         async def endpoint(request: Request) -> Response:
             request.state.route = path.removeprefix("/v1").split("/")[1]
@@ -343,12 +305,12 @@ class Service:
                 request.state.caller = caller.name
                 return await asked(request, caller)
             except _Refused as error:
-                return self._told(request, error.outcome, error.headers)
+                return self._response(request, error.outcome, error.headers)
 
         return endpoint
 
     def _free(self, route: str, data: Mapping[str, Any]) -> Any:
-        """Return an endpoint that says the same to everybody."""
+        """Return an HTTP endpoint with the same JSON for everybody."""
         body = as_json(data)
 
         async def endpoint(request: Request) -> Response:
@@ -371,7 +333,7 @@ class Service:
         return found
 
     async def _body(self, request: Request, of: str) -> dict[str, Any]:
-        """Read and check the body of a request."""
+        """Return the validated JSON body of an HTTP request."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
             raise _Refused(415, QueryError(f"content-type: the body must be {JSON}"))
@@ -400,6 +362,7 @@ class Service:
         return found
 
     async def _bytes(self, request: Request) -> bytes:
+        """Return the body of an HTTP request, within the limits of size and time."""
         most, found = self.limits.bytes, bytearray()
         long = _Refused(413, QueryError(_LONG.format(most)), connection="close")
         length = request.headers.get("content-length", "")
@@ -419,7 +382,7 @@ class Service:
         return bytes(found)
 
     async def _answer(self, request: Request, job: QueryRequest) -> Response:
-        """Let a job wait for its turn, if there is room, and answer what comes of it."""
+        """Queue a query request if the limits allow, and return its HTTP response."""
         asking = self._asking[job.is_account]
         own = asking[job.analyst]
         if own >= self.limits.each:
@@ -434,10 +397,10 @@ class Service:
             self._asked(job)
             raise
         # Shielded: whoever goes away gives the place back only when it is free.
-        return self._told(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
+        return self._response(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
 
     async def _turn(self, request: Request, job: QueryRequest) -> None:
-        """Wait for an analyst's turn, as long as whoever asks is there, and may ask."""
+        """Wait for an analyst's turn while the HTTP client is connected and the token valid."""
         turns = self._turns[job.is_account]
         turn, left = asyncio.ensure_future(turns.take(job.analyst)), asyncio.ensure_future(_left(request))
         try:
@@ -453,6 +416,7 @@ class Service:
             left.cancel()
 
     async def _run(self, job: QueryRequest) -> QueryResponse:
+        """Run a query request in its turn, even if its HTTP client disconnects."""
         try:
             return await self.runner.run(job)
         finally:
@@ -464,9 +428,10 @@ class Service:
         asking[job.analyst] -= 1
         asking += Counter()  # drops names at 0, in its place
 
-    def _told(
+    def _response(
         self, request: Request, outcome: QueryResponse, headers: Mapping[str, str] | None = None
     ) -> Response:
+        """Return the HTTP response for a query response."""
         request.state.log = outcome.log
         return Response(outcome.body, outcome.status, {**outcome.headers, **(headers or {})}, outcome.media)
 
@@ -475,12 +440,12 @@ class Service:
         words = "there is no such path here; see /openapi.json"
         if error.status_code == 405:
             words = "this path does not have that method; see /openapi.json"
-        return self._told(request, refused(QueryError(words), error.status_code), error.headers)
+        return self._response(request, refused(QueryError(words), error.status_code), error.headers)
 
     # Around all of it.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of ASGI, whatever happens, and log it."""
+        """Handle one ASGI request, with headers, log line and metrics, whatever happens."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
@@ -519,13 +484,13 @@ class Service:
 
 
 async def _left(request: Request) -> None:
-    """Return when whoever asks has gone."""
+    """Return when the HTTP client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _question(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is asked, as a job has it."""
+    """Return the query in an HTTP request's body, as arguments of a query request."""
     if given["chain"] is None:
         return {"text": given["sql"]}
     chain, options = given["chain"], given["options"]
@@ -533,7 +498,7 @@ def _question(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _everybody(request: Request, caller: Caller) -> bool:
-    """Return whether what all have spent is asked for, as `?everybody=true`."""
+    """Return whether an HTTP request asks for everybody's budget, by `?everybody=true`."""
     given = request.query_params.multi_items()
     if given not in ([], [("everybody", "true")]):
         raise _Refused(400, QueryError("the only parameter here is everybody=true, for owners"))
@@ -543,19 +508,19 @@ def _everybody(request: Request, caller: Caller) -> bool:
 
 
 def _idempotency_key(header: str | None) -> str | None:
-    """Return by what a request is known when it is sent again, as the header Idempotency-Key."""
+    """Return the header Idempotency-Key, by which a request that is sent again is recognized."""
     if header is not None and not _KEY.fullmatch(header):
         raise _Refused(400, QueryError("idempotency-key: it must be 16 to 128 letters, digits and . _ -"))
     return header
 
 
 def _no_number(_: str) -> None:
-    """Refuse NaN and infinities, which JSON does not have."""
+    """Refuse NaN and infinities in a request's JSON, which has none."""
     raise ValueError
 
 
 def _accepted(header: str | None) -> str:
-    """Return what an answer is to be written as, by the header Accept.
+    """Return the media type that the header Accept prefers.
 
     >>> _accepted("text/html, text/csv;q=0.5, application/json;q=0.2")
     'text/csv'

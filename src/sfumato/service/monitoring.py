@@ -1,4 +1,4 @@
-"""What the owner sees of a service: counts for Prometheus, and a log as JSON: no rows, no questions."""
+"""Monitoring for the owner of a service: Prometheus metrics and a JSON log, without rows or queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # seconds
 
 
 class Metrics:
-    """Counts of requests, of one event loop.
+    """Metrics of the service's requests, in one event loop.
 
     >>> metrics = Metrics()
     >>> metrics.done("release", 200, 0.02)
@@ -34,7 +34,7 @@ class Metrics:
         self._seconds = dict[str, tuple[list[int], float]]()
 
     def done(self, route: str, status: int, seconds: float) -> None:
-        """Count a request.
+        """Count a finished request in the metrics.
 
         Args:
             route: its name, one of few; never a path that somebody wrote.
@@ -47,7 +47,7 @@ class Metrics:
         self._seconds[route] = counts, total + seconds
 
     def text(self, killed: int) -> str:
-        """Return all counts as Prometheus reads them.
+        """Return all metrics in Prometheus text format.
 
         Args:
             killed: processes that were killed, or ended, in the middle of a question.
@@ -80,7 +80,7 @@ class Metrics:
 
 
 def digest(key: bytes, text: str) -> str:
-    """Return what tells a question from others, and nothing else to those who lack the key.
+    """Return a keyed digest that identifies a query in the log without revealing it.
 
     A question may be a guess about somebody, and a plain hash of it could be guessed.
     """
@@ -88,25 +88,25 @@ def digest(key: bytes, text: str) -> str:
 
 
 class Lines(logging.Formatter):
-    """Log records as lines of JSON: ours with their fields, others without what they quote."""
+    """A log formatter that writes JSON lines; records of others appear without their arguments."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
-        told: dict[str, Any] = {
+        """Return a log record as one JSON line."""
+        line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{record.msecs:03.0f}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
         }
-        told["event"] = str(record.msg)  # never with its arguments, which may quote a request
-        told |= getattr(record, "fields", {})
+        line["event"] = str(record.msg)  # never with its arguments, which may quote a request
+        line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
-            told["error"] = record.exc_info[0].__name__
-        return json.dumps(told, default=str)
+            line["error"] = record.exc_info[0].__name__
+        return json.dumps(line, default=str)
 
 
 class LinesQueue(QueueHandler):
-    """Log records on their way to a stream, which a thread writes: no caller waits for its reader.
+    """A log handler whose thread writes JSON lines, so that no request waits for a slow reader.
 
     Args:
         stream: that lines are written to.
@@ -122,16 +122,16 @@ class LinesQueue(QueueHandler):
         self._writer.start()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record as it is, of which `Lines` makes a line."""
+        """Return the log record unchanged, for `Lines` to format."""
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Let the record wait, where there is room."""
+        """Queue a log record if there is room."""
         with suppress(queue.Full):
             super().enqueue(record)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Write what waits, as long as somebody reads it."""
+        """Write the queued log records, while somebody reads them."""
         with suppress(queue.Full):
             self._waiting.put(None, timeout=seconds)
             self._writer.join(seconds)
@@ -142,7 +142,7 @@ class LinesQueue(QueueHandler):
 
 
 def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Write a line.
+    """Write a line to the service's log.
 
     Args:
         event: what happened, in fixed words.

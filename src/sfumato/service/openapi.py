@@ -1,4 +1,4 @@
-"""The interface, which `openapi.toml` declares: its OpenAPI document, and what bodies of requests have."""
+"""The OpenAPI document of the service, and the fields of request bodies, from `openapi.toml`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def admits(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is what a schema of a field says, and no deeper than any question needs.
+    """Whether a value fits the OpenAPI schema of a field, with limited nesting.
 
     >>> admits({"type": "number", "exclusiveMinimum": 0}, 0.5), admits({"type": "integer"}, True)
     (True, False)
@@ -66,27 +66,30 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": schemas,
         },
-        "paths": {path: {told["method"]: _operation(path, told)} for path, told in PATHS.items()},
+        "paths": {
+            path: {operation["method"]: _operation(path, operation)} for path, operation in PATHS.items()
+        },
     }
 
 
 def _operation(path: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI operation of one path."""
     name, media = path.removeprefix("/v1").split("/")[1].partition(".")[0], declared.get("media", JSON)
     of_error = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
     answers = [media, ARROW, CSV] if name in ("release", "answers") else [media]
     free = declared.get("free", False)
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": name,
         "summary": declared["summary"],
         "security": [] if free else [{"token": []}],
         "responses": {"200": {"description": "As asked.", "content": {one: {} for one in answers}}},
     }
     if name in _DECLARED["parameters"]:
-        told["parameters"] = [_DECLARED["parameters"][name]]
+        operation["parameters"] = [_DECLARED["parameters"][name]]
     if name == "ask":
-        told["responses"]["200"]["content"][media] = {"schema": _DECLARED["schemas"]["Asked"]}
+        operation["responses"]["200"]["content"][media] = {"schema": _DECLARED["schemas"]["Asked"]}
     if not free:
-        told["responses"] |= {
+        operation["responses"] |= {
             status: {"description": text, "content": of_error} for status, text in _DECLARED["errors"].items()
         }
     if name in FIELDS:
@@ -96,5 +99,5 @@ def _operation(path: str, declared: Mapping[str, Any]) -> dict[str, Any]:
             "additionalProperties": False,
             "properties": FIELDS[name],
         }
-        told["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
-    return told
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+    return operation

@@ -1,13 +1,20 @@
-"""The files of the page, which anybody may read, and what a browser lets them do."""
+"""The page of the service in a browser: its files, its security policy, and the SQL words it completes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import duckdb
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from sfumato.dialect.keywords import BOUNDS, PRIVATE
+from sfumato.dialect.options_clause import OPTION_NAMES
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS
+from sfumato.names.foreign_names import sql_example
 
 # Said here: a browser runs no script whose type another table of the machine has wrong.
 _MEDIA = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -30,7 +37,7 @@ POLICY = "; ".join(
 
 
 def routes(folder: Path) -> list[Route]:
-    """Return the routes of a folder of files: / is its index.html, the others are below /page/.
+    """Return the routes of the page's files: / is index.html, the others are below /page/.
 
     They are read once, so that no path of a request ever meets a file system.
 
@@ -47,3 +54,36 @@ def routes(folder: Path) -> list[Route]:
         return Response(files[name], media_type=_MEDIA[Path(name).suffix])
 
     return [Route("/", file, methods=["GET"]), Route("/page/{name}", file, methods=["GET"])]
+
+
+_KEYWORDS = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS FROM WHERE GROUP BY ORDER LIMIT AS AND OR NOT IN BETWEEN CASE "
+    "WHEN THEN ELSE END JOIN LEFT ON USING DISTINCT HAVING UNION ALL"
+)
+
+
+# Of DuckDB's grammar: words that are no column's where they stand without quotes.
+_RESERVED = (
+    "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+)
+_OURS = "over"  # which our own reader takes for a window's
+
+
+def words() -> dict[str, Any]:
+    """Return the SQL words that the page completes: aggregates, functions, options and keywords.
+
+    `reserved` are the words that a column of this name has to be quoted for.
+
+    >>> next(one for one in words()["aggregates"] if one["name"] == "COUNT")
+    {'name': 'COUNT', 'form': 'COUNT(*)'}
+    """
+    aggregates = [name for name in PRIVATE if not name.startswith("ANON_")]  # the older clause's
+    with duckdb.connect() as connection:
+        reserved = {str(word) for (word,) in connection.execute(_RESERVED).fetchall()}
+    return {
+        "aggregates": [{"name": name, "form": sql_example(name)} for name in aggregates],
+        "functions": sorted(name for name in FORMS if name.isidentifier()),
+        "options": [*OPTION_NAMES, *BOUNDS],
+        "keywords": _KEYWORDS.split(" "),
+        "reserved": sorted(reserved | {_OURS}),
+    }

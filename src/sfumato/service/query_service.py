@@ -1,4 +1,4 @@
-"""Where a question is answered: by tables that admit releases alone, and paid before a row is read.
+"""The query service behind HTTP: charges the budget, then runs the query, on tables for analysts only.
 
 Nothing here knows of HTTP, and nothing that comes out of here holds more than a release, a plan, or an error
 of ours. It runs in processes that are killed when they take too long (`worker.py`).
@@ -46,7 +46,7 @@ from sfumato.service.answer_formats import (
     plain_table,
     unpacked,
 )
-from sfumato.service.wire_format import as_data, told_question
+from sfumato.service.wire_format import error_to_json, query_as_python
 
 _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (BudgetError, 402),
@@ -82,7 +82,7 @@ _NOT_BEFORE = (
 
 @dataclass(frozen=True)
 class QueryRequest:
-    """What somebody asks of the desk, as plain data.
+    """A request to the query service, as plain data.
 
     Args:
         kind: "tables", "ask", "release", "budget", "history", "answer" or "ready".
@@ -119,23 +119,23 @@ class QueryRequest:
 
     @property
     def is_account(self) -> bool:
-        """Whether it is answered at once from what is kept, whatever questions are under way."""
+        """Whether the request needs no query to run: tables, budget, history or a kept answer."""
         return self.kind in ("tables", "budget", "history", "answer", "ready")
 
     @property
     def written(self) -> str:
-        """What is asked as somebody wrote it, in SQL or in Python."""
-        return self.text if self.chain is None else told_question(self.chain, self.options) or self.text
+        """The requested query as its author wrote it, in SQL or Python."""
+        return self.text if self.chain is None else query_as_python(self.chain, self.options) or self.text
 
     @property
     def reads_rows(self) -> bool:
-        """Whether private rows may be read for it."""
+        """Whether the request can read private rows."""
         return self.kind == "release" and not self.dummy
 
 
 @dataclass(frozen=True)
 class QueryResponse:
-    """What comes of a job: bytes for the one who asked, and words for the owner's log.
+    """A response of the query service: bytes for the client, and facts for the owner's log.
 
     Args:
         status: of HTTP.
@@ -152,10 +152,10 @@ class QueryResponse:
 
 
 class Budgets(Protocol):
-    """The budget of one data set, as each analyst has it."""
+    """The budgets of one dataset, by analyst, as the query service charges them."""
 
     def of(self, analyst: str | None) -> Budget:
-        """Return what pays for an analyst's questions; for None what is paid by all.
+        """Return the budget that an analyst's queries charge; for None the budget of all.
 
         Raises:
             BudgetError: there is none.
@@ -163,12 +163,12 @@ class Budgets(Protocol):
         ...
 
     def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
-        """Write down, where there is a journal, that a question was refused, and why."""
+        """Record in the journal, if there is one, that a query was refused."""
         ...
 
 
 class QueryService:
-    """Answers jobs, one after the other.
+    """The query service: responds to requests, one at a time.
 
     Args:
         catalog: the tables.
@@ -183,7 +183,7 @@ class QueryService:
         self.limits: dict[str, Any] = unlimited | dict(limits)
 
     def answer(self, job: QueryRequest) -> QueryResponse:
-        """Do a job; what goes wrong with it is its outcome, too.
+        """Respond to a request; an error of ours becomes its response.
 
         Raises:
             Exception: a fault of ours, whose text may hold anything: it is for nobody's eyes.
@@ -205,7 +205,7 @@ class QueryService:
             return failed(error)
 
     def _names_a_source(self, error: SfumatoError, job: QueryRequest) -> bool:
-        """Whether a message names a source that the question does not: a net below all messages."""
+        """Whether an error message names a source that the query does not: the last safeguard."""
         sources = [one.source for one in self.catalog.tables.values() if isinstance(one.source, str)]
         names = {name for source in sources for name in (source, source.rpartition("/")[2])}
         text = str(error)
@@ -213,16 +213,18 @@ class QueryService:
 
     @cached_property
     def _dummy(self) -> AnalystsCatalog:
-        """The tables with made-up rows, on which questions are tried."""
+        """The catalog with made-up rows, on which queries can be tried."""
         try:
             return AnalystsCatalog.of(self.catalog.dummy())
         except (CatalogError, EngineError):
             raise QueryError(_NO_DUMMY) from None
 
     def _tables(self, job: QueryRequest) -> QueryResponse:
+        """Respond with the public facts about all tables."""
         return _json({"role": job.role, "tables": self.catalog.described(**self.limits)})
 
     def _asked(self, job: QueryRequest) -> Asked | ChainQuery:
+        """Return the requested query, parsed and checked."""
         if not 0 < job.confidence < 1:
             raise ParameterError("confidence", job.confidence, "between 0 and 1, such as 0.95")
         catalog = self._dummy if job.dummy else self.catalog
@@ -231,7 +233,7 @@ class QueryService:
         return ask(job.text, None, catalog, None, self.limits)
 
     def _ask(self, job: QueryRequest) -> QueryResponse:
-        """Plan, price and preview; no row is read, and nothing is spent."""
+        """Respond with a query's cost and preview; no row is read and nothing is charged."""
         if len(job.units) > _SIZES:
             raise ParameterError("units", len(job.units), f"at most {_SIZES} sizes of groups")
         if len(job.units) * len(job.epsilons) > _PREVIEWED:
@@ -246,21 +248,21 @@ class QueryService:
                     question._checked_plan(**one.release_options)
             epsilon = float(sum(admissible_epsilon(one.epsilon) for one in asked.queries))
             delta = float(sum(admissible_delta(one.delta) for one in asked.queries))
-            told: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
+            found: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
         else:
             epsilon, delta = trial.spent
-            told = {"explanation": str(trial.explain()), "notes": []}
-            told["previews"] = self._previews(asked, job)
+            found = {"explanation": str(trial.explain()), "notes": []}
+            found["previews"] = self._previews(asked, job)
         budget = self.budgets.of(job.analyst)
         same = None if job.dummy else self._same(asked, trial, job)
-        told["repeats"] = None
+        found["repeats"] = None
         if same is not None and isinstance(budget, LedgerBudget):
-            told["repeats"] = budget._find_answer(same).entry
+            found["repeats"] = budget._find_answer(same).entry
         cost = {"epsilon": epsilon, "delta": delta}
-        return _json({"cost": cost, "remaining": budget.remaining._asdict(), **told})
+        return _json({"cost": cost, "remaining": budget.remaining._asdict(), **found})
 
     def _previews(self, asked: Asked | ChainQuery, job: QueryRequest) -> list[dict[str, Any]]:
-        """Return the errors to be expected, of each private SELECT; none of the largest groups."""
+        """Return the expected errors of each private SELECT of a requested query."""
         found = []
         for question, one in zip(asked.questions, asked.queries, strict=True):
             if isinstance(question, Question) and job.units:
@@ -272,7 +274,7 @@ class QueryService:
         return found
 
     def _release(self, job: QueryRequest) -> QueryResponse:
-        """Pay, read, draw: in this order; or give the answer to the same question before."""
+        """Charge the budget, run the query and respond; or repeat the answer to the same query."""
         if job.dummy:
             made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
             return _given(made, job.media, {"dummy": True})
@@ -313,7 +315,7 @@ class QueryService:
         return _given(made, job.media, log)
 
     def _sent_before(self, job: QueryRequest) -> QueryResponse | None:
-        """Return the answer to a request that was sent before, for nothing; None where none was paid."""
+        """Return the response to a request that was sent before; None if it was never paid."""
         budget = None
         if job.key is not None:
             with suppress(BudgetError):
@@ -328,7 +330,7 @@ class QueryService:
         return replace(refused(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"})
 
     def _answer(self, job: QueryRequest) -> QueryResponse:
-        """Return an answer again, to its payer."""
+        """Respond with a kept answer, to its payer."""
         budget = self.budgets.of(job.analyst)
         found = budget._paid_answer(entry=job.entry) if isinstance(budget, LedgerBudget) else None
         if found is None or found.body is None or found.entry is None:
@@ -338,7 +340,7 @@ class QueryService:
     def _same(
         self, asked: Asked | ChainQuery, trial: NoisyTable | None, job: QueryRequest
     ) -> dict[str, Any] | None:
-        """Return all that an answer depends on but the rows; None where tables are not known again.
+        """Return all that a query's answer depends on except rows; None if tables have no address.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.
         """
@@ -356,7 +358,7 @@ class QueryService:
 
     @cached_property
     def _declared(self) -> str | None:
-        """A digest of all that is declared of the tables; None where one has no address."""
+        """A digest of the declarations of all tables; None if one has no address."""
         tables = self.catalog.tables
         if not all(isinstance(table.source, str) for table in tables.values()):
             return None
@@ -365,37 +367,39 @@ class QueryService:
         return canonical_digest({"tables": declared, "places": places})
 
     def _budget(self, job: QueryRequest) -> QueryResponse:
+        """Respond with an analyst's budget."""
         analyst = None if job.everybody else job.analyst
         budget = self.budgets.of(analyst)
         pairs = {"total": budget.total, "spent": budget.spent}
-        told = {name: dict(zip(("epsilon", "delta"), pair, strict=True)) for name, pair in pairs.items()}
+        found = {name: dict(zip(("epsilon", "delta"), pair, strict=True)) for name, pair in pairs.items()}
         remaining = budget.remaining._asdict()
-        return _json({"analyst": analyst, "role": job.role, **told, "remaining": remaining})
+        return _json({"analyst": analyst, "role": job.role, **found, "remaining": remaining})
 
     def _ready(self, _: QueryRequest) -> QueryResponse:
-        """Read the ledger; no analyst's budget."""
+        """Respond that the ledger can be read; no analyst's budget is looked up."""
         self.budgets.of(None).remaining  # noqa: B018  raises where the ledger cannot be read
         return _json({"status": "ready"})
 
     def _history(self, job: QueryRequest) -> QueryResponse:
+        """Respond with the paid queries of an analyst."""
         analyst = None if job.everybody else job.analyst
         budget = self.budgets.of(analyst)
-        return _json({"analyst": analyst, "history": [_told(one) for one in budget.history]})
+        return _json({"analyst": analyst, "history": [_spent_to_json(one) for one in budget.history]})
 
 
 def _digest(job: QueryRequest) -> str:
-    """Return by what a request is known when it is sent again, whatever form its answer has."""
+    """Return the digest by which a repeated request is recognized, whatever its format."""
     asks = [job.text, job.confidence, job.simultaneous]
     return canonical_digest({"key": job.key, "asks": asks})
 
 
 def _again(body: bytes, entry: int, media: str) -> QueryResponse:
-    """Return an answer that is given again for nothing."""
+    """Return the response that repeats a kept answer without charge."""
     return _given(unpacked(body), media, {"repeats": entry}, entry)
 
 
 def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None) -> QueryResponse:
-    """Return an answer as the analyst gets it; a header says of CSV what has no place in it."""
+    """Return the response with an answer in the requested format; CSV gets metadata in a header."""
     headers = {} if repeats is None else {"sfumato-repeats": str(repeats)}
     if media == CSV and "metadata" in made.about:  # which answers of old have not
         headers["sfumato-metadata"] = as_json(made.about["metadata"]).decode()
@@ -403,7 +407,7 @@ def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None
 
 
 def _nobodys() -> Budget:
-    """Return a budget that pays for what is not drawn, or is of nobody's rows."""
+    """Return a budget for queries that are not drawn, or that read made-up rows."""
     return Budget(10**300, Fraction(10**9 - 1, 10**9), composition="adding")
 
 
@@ -412,7 +416,7 @@ _PLANNED = ("epsilon", "delta", "noise", "group_selection", "pre_threshold")
 
 
 def failed(error: SfumatoError) -> QueryResponse:
-    """Return what an analyst hears of an error; of a source, only that it cannot be read."""
+    """Return the response to an error; of a source, it says only that it cannot be read."""
     if isinstance(error, _OF_OWNERS):
         # Their words name files and columns as the owner knows them, and no row: the log has them.
         if isinstance(error, EngineError) and error.of_ledger:
@@ -422,22 +426,24 @@ def failed(error: SfumatoError) -> QueryResponse:
 
 
 def _logged(outcome: QueryResponse, error: SfumatoError) -> QueryResponse:
-    """Return an outcome whose reason only the owner reads, in the log."""
+    """Return a response whose reason only the owner reads, in the log."""
     return replace(outcome, log={"error": type(error).__name__, "why": str(error)})
 
 
 def refused(error: SfumatoError, status: int) -> QueryResponse:
-    """Return an error as it is, as the answer of a request."""
-    return QueryResponse(status, JSON, as_json({"error": as_data(error)}), {"error": type(error).__name__})
+    """Return the response to an error that the analyst may read."""
+    return QueryResponse(
+        status, JSON, as_json({"error": error_to_json(error)}), {"error": type(error).__name__}
+    )
 
 
-def _told(one: Spent) -> dict[str, Any]:
-    """Return a question that was paid; a ledger also knows when, by whom, and its entry."""
-    told = {"what": one.what, "epsilon": float(one.epsilon), "delta": float(one.delta)}
+def _spent_to_json(one: Spent) -> dict[str, Any]:
+    """Return a paid query of the history as JSON data; a ledger adds time, analyst and entry."""
+    found = {"what": one.what, "epsilon": float(one.epsilon), "delta": float(one.delta)}
     at, analyst = getattr(one, "at", None), getattr(one, "analyst", None)
     if at is None:
-        return told
-    return told | {"at": plain(at), "analyst": analyst, "entry": getattr(one, "number", None)}
+        return found
+    return found | {"at": plain(at), "analyst": analyst, "entry": getattr(one, "number", None)}
 
 
 def _json(data: Any) -> QueryResponse:

@@ -1,4 +1,4 @@
-"""The service on a port: uvicorn, with the patience that it lacks, TLS, and a log of lines of JSON."""
+"""The HTTP server of the service: settings, uvicorn with time limits and TLS, and budgets from a ledger."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOTHING = "nothing of the budget is granted to {!r}; ask the owner of the table
 
 @dataclass(frozen=True)
 class LedgerBudgets:
-    """The budgets of a data set.
+    """The budgets of the served dataset, in a ledger.
 
     Args:
         ledger: that holds them.
@@ -54,7 +54,7 @@ class LedgerBudgets:
     dataset: str
 
     def of(self, analyst: str | None) -> Budget:
-        """Return what pays for an analyst's questions; for None what is paid by all.
+        """Return the ledger budget that an analyst's queries charge; for None the budget of all.
 
         Raises:
             BudgetError: nothing is granted to them.
@@ -66,13 +66,13 @@ class LedgerBudgets:
         raise BudgetError(_NOTHING.format(analyst))
 
     def refused(self, analyst: str, text: str, error: SfumatoError) -> None:
-        """Write in the journal that a question was refused, and why; it is told in any case."""
+        """Record in the ledger's journal that a query was refused; failures to record are ignored."""
         with suppress(SfumatoError):
             self.ledger.journal._record_rejected_text(self.dataset, analyst, text, type(error).__name__)
 
 
 def opened_budgets(place: str, dataset: str) -> LedgerBudgets:
-    """Return the budgets of a data set in a ledger.
+    """Return the budgets of the served dataset in a ledger.
 
     Raises:
         BudgetError: the ledger has none.
@@ -96,7 +96,7 @@ _LOCAL = ("localhost",)
 
 @dataclass(frozen=True)
 class Settings:
-    """How a service is started.
+    """The settings of a server.
 
     Args:
         catalog: the path of the file that declares its tables.
@@ -149,12 +149,12 @@ class Settings:
 
     @property
     def called(self) -> str:
-        """What the ledger calls the data."""
+        """The name of the served dataset in the ledger."""
         return self.dataset or Path(self.catalog).stem
 
 
 def make_query_service(settings: Settings) -> QueryService:
-    """Return what answers questions; each process makes its own.
+    """Return the query service for a server's settings; each worker process makes its own.
 
     Raises:
         CatalogError, EngineError: tables are not as declared, or cannot be opened.
@@ -171,7 +171,7 @@ _NO_SUCH_ADDRESS = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """Hold the port, on each address of the host that there is; whoever connects waits for the service.
+    """Open the server's port on each address of its host; early connections wait.
 
     Args:
         settings: of which host and port count.
@@ -203,7 +203,7 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
 
 
 class Impatient(H11Protocol):
-    """Connections whose next request must be there in time, and whose answers must be fetched in time.
+    """A server connection with time limits for the next request and for reading answers.
 
     uvicorn waits for ever for the first byte of a connection, and for the last one of its headers.
     """
@@ -212,7 +212,7 @@ class Impatient(H11Protocol):
     longest: float = 600.0  # seconds for one request and its answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait."""
+        """Start the server connection's time limits."""
         assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
         self._before: object = None
@@ -221,7 +221,7 @@ class Impatient(H11Protocol):
         self.loop.call_later(self.patience, self._look)
 
     def _look(self) -> None:
-        """Close what was silent since the last look, or has been at one request for too long."""
+        """Close a server connection that was silent since the last look, or busy for too long."""
         if self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
@@ -235,10 +235,10 @@ class Impatient(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which says when it listens, and where."""
+    """The uvicorn server, which logs where it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start the server and log its address."""
         await super().startup(sockets)
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
@@ -246,7 +246,7 @@ class Server(uvicorn.Server):
 
 
 def server(service: Service, settings: Settings) -> Server:
-    """Return a server that is not running yet."""
+    """Return the uvicorn server for an application, not running yet."""
     patient = type("Impatient", (Impatient,), {"patience": service.limits.arrival})
     config = uvicorn.Config(
         service,
@@ -271,7 +271,7 @@ def server(service: Service, settings: Settings) -> Server:
 
 
 def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.socket] | None = None) -> None:
-    """Answer questions until the process is asked to end, by SIGTERM or SIGINT; then end those in work first.
+    """Run the server until SIGTERM or SIGINT; requests in progress are finished first.
 
     Args:
         settings: how.
@@ -303,7 +303,7 @@ def run(settings: Settings, limits: Limits | None = None, sockets: list[socket.s
 
 
 def write_lines() -> LinesQueue:
-    """Write the log to standard error, a line of JSON for each record; end by `stop`."""
+    """Write the server's log to standard error as JSON lines; end by `stop`."""
     handler = LinesQueue(sys.stderr)
     for name, level in (("sfumato.service", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
@@ -313,6 +313,7 @@ def write_lines() -> LinesQueue:
 
 
 def _is_local(host: str) -> bool:
+    """Whether a host is this machine only."""
     if host in _LOCAL:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What travels between a client and a service: calls of a chain, and errors, as plain data."""
+"""The wire format between client and service: recorded calls and errors as JSON data."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ KINDS: dict[str, type[SfumatoError]] = {
 _PARTS = ("name", "value", "expected")  # of a ParameterError
 
 
-def as_data(error: SfumatoError) -> dict[str, Any]:
-    """Return an error of ours as what JSON has: its kind, its words, and what else its kind has.
+def error_to_json(error: SfumatoError) -> dict[str, Any]:
+    """Return an error in wire format: its kind, its text, and further fields of its kind.
 
-    >>> as_data(ParameterError("rows", 0, "at least 1"))["text"]
+    >>> error_to_json(ParameterError("rows", 0, "at least 1"))["text"]
     'rows is 0, but must be at least 1'
     """
     kind = next(one.__name__ for one in type(error).__mro__ if one.__name__ in KINDS)
@@ -51,10 +51,10 @@ def as_data(error: SfumatoError) -> dict[str, Any]:
     return data
 
 
-def of_data(data: Mapping[str, Any]) -> SfumatoError:
-    """Return the error that `as_data` was given.
+def error_from_json(data: Mapping[str, Any]) -> SfumatoError:
+    """Return the error in wire format from `error_to_json`.
 
-    >>> of_data(as_data(ParameterError("rows", 0, "at least 1")))
+    >>> error_from_json(error_to_json(ParameterError("rows", 0, "at least 1")))
     ParameterError('rows is 0, but must be at least 1')
     """
     kind = KINDS.get(str(data.get("kind")), SfumatoError)
@@ -68,7 +68,7 @@ def of_data(data: Mapping[str, Any]) -> SfumatoError:
 
 
 def _place(given: Any) -> tuple[int, int] | None:
-    """Return a place in a text; None for what is none, as of a service that is no service."""
+    """Return the text position in an error's wire format; None if it is malformed."""
     if isinstance(given, (list, tuple)) and [type(one) for one in given] == [int, int]:
         return given[0], given[1]
     return None
@@ -100,7 +100,7 @@ _KEYS = (bool, int, float, str, date, time, Decimal, Fraction, bytes)  # of a di
 
 @dataclass(frozen=True)
 class SentCall:
-    """A call of a chain.
+    """One recorded call of a chain, in wire format.
 
     Args:
         name: of the method.
@@ -112,24 +112,24 @@ class SentCall:
     named: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> SentCall:
-        """Write a call down.
+    def recorded(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> SentCall:
+        """Return a method call in wire format.
 
         Raises:
             QueryError: an argument is nothing that can be sent.
         """
-        given = [written(name, one) for one in args]
-        return cls(name, given, {key: written(f"{name}: {key}", one) for key, one in named.items()})
+        given = [to_json(name, one) for one in args]
+        return cls(name, given, {key: to_json(f"{name}: {key}", one) for key, one in named.items()})
 
     @property
     def data(self) -> list[Any]:
-        """It as what JSON has."""
+        """The recorded call as JSON data."""
         return [self.name, self.args, self.named]
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A table of a service by its name, and the calls that were made of it.
+class RecordedTable:
+    """A table of a service by name, with the recorded calls on it.
 
     Args:
         kind: "table" or "public".
@@ -143,12 +143,12 @@ class Recorded:
 
     @property
     def data(self) -> dict[str, Any]:
-        """It as what JSON has."""
+        """The recorded table and calls as JSON data."""
         return {self.kind: self.name, "calls": [call.data for call in self.calls]}
 
 
-def written(where: str, value: Any) -> Any:
-    """Return an argument as what JSON has.
+def to_json(where: str, value: Any) -> Any:
+    """Return an argument of a recorded call in wire format.
 
     Args:
         where: whose it is, for the error.
@@ -158,24 +158,24 @@ def written(where: str, value: Any) -> Any:
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()  # a number of NumPy
-    if isinstance(value, Recorded):
+    if isinstance(value, RecordedTable):
         return value.data
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value)):
         return value
     if isinstance(value, Aggregate) and (call := call_of(value)) is not None:
-        sent = SentCall.of(call.function, call.args, call.named)
+        sent = SentCall.recorded(call.function, call.args, call.named)
         return {"asks": sent.name, "args": sent.args, "named": sent.named}
     for kind, (of, text, _) in _TEXTS.items():
         if isinstance(value, of):
             return {kind: text(value)}
     if isinstance(value, tuple):
-        return {"tuple": [written(where, one) for one in value]}
+        return {"tuple": [to_json(where, one) for one in value]}
     if isinstance(value, Mapping):
-        return {"dict": [[written(where, key), written(where, one)] for key, one in value.items()]}
+        return {"dict": [[to_json(where, key), to_json(where, one)] for key, one in value.items()]}
     if isinstance(value, (list, set, range)):
-        return [written(where, one) for one in value]
+        return [to_json(where, one) for one in value]
     if hasattr(value, "tolist"):  # an array
-        return written(where, value.tolist())
+        return to_json(where, value.tolist())
     raise QueryError(
         f"{where}: {with_article(type(value).__name__)} cannot be sent to a service; give a number, a "
         f"text, a date, or a "
@@ -185,7 +185,7 @@ def written(where: str, value: Any) -> Any:
 
 @dataclass
 class Reading:
-    """What reads recordings that somebody sent, who may be anybody.
+    """A reader of recorded calls in wire format, which anybody may have sent.
 
     Args:
         opened: gives what stands for a table, by kind and name.
@@ -200,7 +200,7 @@ class Reading:
     _tables: int = 0
 
     def chain(self, data: Any, depth: int = 0) -> Any:
-        """Return what a chain of calls comes to.
+        """Return the result of a chain of calls in wire format.
 
         Raises:
             QueryError: it is none; or what the three functions raise.
@@ -228,7 +228,7 @@ class Reading:
         return [self.value(one, depth + 1) for one in args], by_name
 
     def value(self, data: Any, depth: int = 0) -> Any:
-        """Return an argument.
+        """Return an argument in wire format as a Python value.
 
         Raises:
             QueryError: it is nothing that is sent.
@@ -250,6 +250,7 @@ class Reading:
         raise QueryError("chain: a number is larger than any that is admitted")
 
     def _object(self, data: dict[str, Any], depth: int) -> Any:
+        """Return the Python value of a JSON object in wire format: an aggregate, a table or a typed value."""
         if set(data) == {"asks", "args", "named"}:
             return self.asked(_text(data["asks"]), *self._arguments(data["args"], data["named"], depth))
         if "calls" in data:
@@ -274,7 +275,7 @@ class Reading:
 
 
 def is_shallow(data: Any) -> bool:
-    """Whether lists and objects are nested no deeper than a chain may have them.
+    """Whether JSON data is nested no deeper than the wire format allows.
 
     >>> is_shallow({"table": "visits", "calls": []}), is_shallow({"calls": eval("[" * 90 + "]" * 90)})
     (True, False)
@@ -292,45 +293,45 @@ def is_shallow(data: Any) -> bool:
     return False
 
 
-def told_question(data: Any, options: Mapping[str, Any]) -> str | None:
-    """Return a question as Python writes it; None of a chain that is none."""
+def query_as_python(data: Any, options: Mapping[str, Any]) -> str | None:
+    """Return a query in wire format as Python code; None if it is malformed."""
     with suppress(ValueError, TypeError, AttributeError):
-        return f"{told(data)}.release({_told_arguments([], options)})"
+        return f"{as_python(data)}.release({_arguments_as_python([], options)})"
     return None
 
 
-def told(data: Any) -> str:
-    """Return a chain that was read as Python writes it, for journals and logs.
+def as_python(data: Any) -> str:
+    """Return recorded calls in wire format as Python code, for journals and logs.
 
-    >>> told({"table": "visits", "calls": [["filter", ["age > 40"], {}], ["bound", [], {"rows": 1}]]})
+    >>> as_python({"table": "visits", "calls": [["filter", ["age > 40"], {}], ["bound", [], {"rows": 1}]]})
     "table('visits').filter('age > 40').bound(rows=1)"
     """
     match data:
         case {"asks": function, "args": args, "named": named}:
-            return f"sf.{function}({_told_arguments(args, named)})"
+            return f"sf.{function}({_arguments_as_python(args, named)})"
         case {"calls": calls, **of}:
             (kind, name), *_ = of.items()
-            rest = (f".{called}({_told_arguments(args, named)})" for called, args, named in calls)
+            rest = (f".{called}({_arguments_as_python(args, named)})" for called, args, named in calls)
             return f"{kind}({name!r}){''.join(rest)}"
         case {"tuple": given}:
-            return f"({', '.join(map(told, given))}{',' * (len(given) == 1)})"
+            return f"({', '.join(map(as_python, given))}{',' * (len(given) == 1)})"
         case {"dict": given}:
-            return f"{{{', '.join(f'{told(key)}: {told(one)}' for key, one in given)}}}"
+            return f"{{{', '.join(f'{as_python(key)}: {as_python(one)}' for key, one in given)}}}"
         case {"float": given} | {"fraction": given} | {"decimal": given}:
             return str(given)
         case dict():
             return ", ".join(f"{kind}({given!r})" for kind, given in data.items())
         case list():
-            return f"[{', '.join(map(told, data))}]"
+            return f"[{', '.join(map(as_python, data))}]"
     return repr(data)
 
 
-def _told_arguments(args: list[Any], named: Mapping[str, Any]) -> str:
-    return ", ".join([*map(told, args), *(f"{name}={told(one)}" for name, one in named.items())])
+def _arguments_as_python(args: list[Any], named: Mapping[str, Any]) -> str:
+    return ", ".join([*map(as_python, args), *(f"{name}={as_python(one)}" for name, one in named.items())])
 
 
 def _text(value: Any) -> str:
-    """Return a text that can be written as UTF-8, as all names and expressions must."""
+    """Return a text in wire format, if it can be written as UTF-8."""
     try:
         if isinstance(value, str) and value.encode():
             return value
@@ -342,6 +343,7 @@ def _text(value: Any) -> str:
 
 
 def _value(kind: str, text: str) -> Any:
+    """Return a typed value in wire format, such as a date, from its text."""
     form = {"fraction": _FRACTION, "decimal": _DECIMAL}.get(kind)
     if form is None or form.fullmatch(text):
         try:

@@ -1,4 +1,4 @@
-"""Processes that answer jobs, each one at a time; one that takes too long is killed, and another one begins.
+"""Worker processes of the service: each runs one query at a time, and is killed after a time limit.
 
 A thread could not be stopped in the middle of a question that is made to take for ever, and a crash of the
 database would take the service along. What a worker spends is in the ledger before it reads a row. Answers
@@ -30,7 +30,7 @@ _SPARE = 0.1  # of a pace is left to end what takes too long, and to begin anew
 
 @dataclass(frozen=True)
 class Pace:
-    """When answers are sent: as soon as they are there, or a fixed time after their question's turn came.
+    """When worker processes send answers: at once, or a fixed time after the query's turn began.
 
     Args:
         seconds: from the turn of a question to its answer; None for as soon as it is there.
@@ -49,7 +49,7 @@ class Pace:
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
 
     def slot(self) -> Slot:
-        """Begin the time of one answer."""
+        """Start the time slot of one answer."""
         return Slot(self, None if self.seconds is None else self.clock() + self.seconds)
 
 
@@ -58,7 +58,7 @@ AT_ONCE = Pace()
 
 @dataclass(frozen=True)
 class Slot:
-    """The time of one answer.
+    """The time slot of one answer from a worker process.
 
     Args:
         pace: how it was begun.
@@ -69,13 +69,13 @@ class Slot:
     until: float | None
 
     def left(self, most: float) -> float:
-        """Return the seconds, `most` of them, that are left to a question."""
+        """Return the seconds of a time slot that are left to a query, at most `most`."""
         if self.until is None or self.pace.seconds is None:
             return most
         return max(0.0, min(most, self.until - self.pace.clock() - _SPARE * self.pace.seconds))
 
     def wait(self) -> None:
-        """Return when the answer may be sent."""
+        """Wait until the end of the time slot, when the answer can be sent."""
         if self.until is not None:
             self.pace.sleep(max(0.0, self.until - self.pace.clock()))
 
@@ -96,24 +96,24 @@ _START = 300.0  # seconds for a worker to be there
 
 
 def _paid(job: QueryRequest) -> str:
-    """Return what is to be said of the cost of a job that was stopped."""
+    """Return what to say about the cost of a query whose worker was stopped."""
     costs = job.kind == "release" and not job.dummy
     return "what it cost stays spent" if costs else "nothing was spent"
 
 
 class Unexpected(Exception):
-    """A fault of ours: where in the code, and of which type; never its own words, which may hold rows."""
+    """A fault in a worker: its place in the code and type, without its text, which can hold rows."""
 
 
 def where(error: BaseException) -> str:
-    """Return the type of an error and the lines of code that it came by, without any value."""
+    """Return an error's type and the lines of code that it came through, without any value."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in frames[-12:]]
     return f"{type(error).__name__} at {' > '.join(lines)}"
 
 
 class Inline:
-    """Answers in this process, for tests and for those who embed the service: nothing can be stopped.
+    """A stand-in for worker processes that runs queries in this process, for tests and embedding.
 
     Args:
         make: gives the desk.
@@ -126,7 +126,7 @@ class Inline:
         self.places: int = 1
 
     async def run(self, job: QueryRequest) -> QueryResponse:
-        """Return the outcome of a job.
+        """Return the response to a request, run in a thread of this process.
 
         Raises:
             Unexpected: a fault of ours.
@@ -138,11 +138,11 @@ class Inline:
             return _answered(self._desk, job)
 
     def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing: there are no worker processes to stop."""
 
 
 class Workers:
-    """A number of processes, of which each answers one job at a time.
+    """The pool of worker processes, each of which runs one query at a time.
 
     One more answers for budgets, tables and histories alone: these wait for no question.
 
@@ -172,7 +172,7 @@ class Workers:
         self._threads = ThreadPoolExecutor(count + 1)  # of which each waits for one worker
 
     async def run(self, job: QueryRequest) -> QueryResponse:
-        """Return the outcome of a job, when a worker is free.
+        """Return the response to a request from the next free worker process.
 
         Raises:
             Unexpected: a fault of ours.
@@ -199,6 +199,7 @@ class Workers:
             slot.wait()
 
     def _outcome(self, place: int, job: QueryRequest, slot: Slot) -> QueryResponse:
+        """Return the response of a worker process; replace the process if it dies or is too slow."""
         try:
             # Where it ended with nothing to do, nothing is lost.
             if not self._workers[place].takes(job, slot, self._seconds):
@@ -235,13 +236,13 @@ class Workers:
         self.killed += 1
 
     def stop(self) -> None:
-        """End all processes."""
+        """Kill all worker processes."""
         for worker in self._workers:
             worker.kill()
 
 
 class _Worker:
-    """One process; it says once that it is there, and then answers."""
+    """One worker process, which reports when it is ready and then runs requests."""
 
     def __init__(self, make: MakeQueryService) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would take threads' locks along
@@ -252,7 +253,7 @@ class _Worker:
         self._is_ready = False
 
     def ready(self, seconds: float) -> None:
-        """Wait until it is there.
+        """Wait until the worker process is ready.
 
         Raises:
             TimeoutError: it is not there by then.
@@ -269,7 +270,7 @@ class _Worker:
         self._is_ready = True
 
     def takes(self, job: QueryRequest, slot: Slot, seconds: float) -> bool:
-        """Give it a job, and return whether it begins; where it does not, nothing was read or spent.
+        """Send a request to the worker process, and return whether it started; if not, nothing was charged.
 
         Args:
             job: what it is to do.
@@ -290,7 +291,7 @@ class _Worker:
         return True
 
     def outcome(self, seconds: float) -> QueryResponse | str:
-        """Return the outcome of the job that it took; or where a fault of ours is.
+        """Return the worker's response to its request, or the place of a fault in our code.
 
         Raises:
             TimeoutError: it takes longer.
@@ -303,12 +304,12 @@ class _Worker:
 
     @property
     def computed_too_long(self) -> bool:
-        """Whether it has ended because its job computed for too long."""
+        """Whether the worker process ended because its query computed for too long."""
         self._process.join(_ENDS)
         return _COUNTED and self._process.exitcode == -signal.SIGPROF
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the worker process."""
         self._process.kill()
         self._process.join()
         self._here.close()
@@ -322,7 +323,7 @@ def _answered(desk: QueryService, job: QueryRequest) -> QueryResponse:
 
 
 def _work(there: Connection, make: MakeQueryService) -> None:
-    """Answer until the other end is gone."""
+    """Run requests in a worker process until the service closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the service; it ends its workers
     if _COUNTED:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
@@ -347,13 +348,13 @@ def _work(there: Connection, make: MakeQueryService) -> None:
 
 
 def _compute_at_most(seconds: float) -> None:
-    """Let the system end this process when all its threads together have computed so long; 0 for no end."""
+    """Limit the worker's computing time over all its threads; 0 removes the limit."""
     if _COUNTED:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _end_with_parent() -> None:
-    """End with the service, also where it is killed in the middle of a question that would take for ever."""
+    """End the worker process when the service ends, even when the service is killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -167,15 +167,15 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
         with pytest.raises(BudgetError, match="more than is left"):
             ledger.budget("shop", "ann" if analyst == "ann" else "bob").spend(60)
 
-    def told(analyst: str) -> list[bool]:
+    def short_decimal(analyst: str) -> list[bool]:
         lines = ledger.journal.lines(analyst=analyst)
         return ["more" in line.detail for line in lines if line.kind == "refused"]
 
     for _ in range(5):
         refused()
-    assert told("ann") == [False, False, False, True]
+    assert short_decimal("ann") == [False, False, False, True]
     refused("bob")
-    assert told("bob") == [False, False]  # whom that of another does not silence
+    assert short_decimal("bob") == [False, False]  # whom that of another does not silence
     ledger.budget("shop", "ann").spend(1)
     assert kinds(ledger)[-1] == "asked" and ledger.journal.verify().ok
 

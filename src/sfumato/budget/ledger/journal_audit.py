@@ -389,7 +389,7 @@ def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
     for one in asked:
         for measured in one.measured():
             found[measured, frozenset(one.conditions)].append(one)
-    told = set()
+    seen = set()
     for (measured, conditions), parts in found.items():
         for condition in sorted(conditions):
             whole = found.get((measured, conditions - {condition}), [])
@@ -397,8 +397,8 @@ def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
                 continue
             group = _unique([*whole, *parts])
             known = (tuple(one.entry for one in group), condition)
-            if known not in told:
-                told.add(known)
+            if known not in seen:
+                seen.add(known)
                 less, more = (listed([one.entry for one in _unique(each)]) for each in (whole, parts))
                 words = f"{less} ask without, and {more} with, one condition more: {_quoted([condition])}; "
                 yield _finding("part", group, f"{words}their difference is the rest")
@@ -413,14 +413,14 @@ def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
             for condition in conditions:
                 same = found[measured, conditions - {condition}, template(condition)]
                 same.setdefault(condition, []).append(one)
-    told = set()
+    seen = set()
     for (_, _, shape), by_condition in found.items():
         if len(by_condition) < 2:
             continue
         group = _unique([one for each in by_condition.values() for one in each])
         known = (tuple(one.entry for one in group), shape)
-        if known not in told:
-            told.add(known)
+        if known not in seen:
+            seen.add(known)
             words = f"they are the same but for a value in one condition: {_quoted(list(by_condition))}"
             yield _finding("literal", group, words)
 
@@ -464,8 +464,8 @@ def _refusals(lines: Sequence[Line]) -> tuple[Refused, ...]:
     for (dataset, analyst), own in _refused_lines(lines).items():
         kinds = Counter(str(line.detail.get("why")) for line in own).most_common()
         more = any("more" in line.detail for line in own)
-        told = [str(line.detail.get("text") or line.detail.get("what") or "") for line in own]
-        last = next((text for text in reversed(told) if text), "")
+        texts = [str(line.detail.get("text") or line.detail.get("what") or "") for line in own]
+        last = next((text for text in reversed(texts) if text), "")
         found.append(Refused(dataset, analyst, tuple(kinds), (own[0].number, own[-1].number), last, more))
     return tuple(sorted(found, key=lambda one: -one.count))
 

@@ -244,9 +244,9 @@ def found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
     """Whether the indexed columns of a journal line agree with its content."""
     try:
         content = json.loads(row.content)
-        told = [content[name] for name in ("number", "kind", "dataset", "entry", "question")]
+        stated = [content[name] for name in ("number", "kind", "dataset", "entry", "question")]
         return (
-            told == [row.id, row.kind, row.dataset, row.entry, row.question]
+            stated == [row.id, row.kind, row.dataset, row.entry, row.question]
             and (content["analyst"] or "") == row.analyst
         )
     except (ValueError, KeyError, TypeError, RecursionError):

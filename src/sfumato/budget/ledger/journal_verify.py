@@ -128,7 +128,7 @@ def _name(connection: Connection, begins: str) -> Iterator[str]:
 def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
     """Yield differences between verified journal lines and the ledger's entries, cell by cell."""
     entries = {row.id: _row(dict(row._mapping)) for row in connection.execute(select(ENTRIES))}
-    told: set[int | None] = set()
+    seen: set[int | None] = set()
     last = 0
     for line in lines:
         if line.kind in ("cap", "asked"):
@@ -137,15 +137,15 @@ def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterato
                 yield f"line {line.number} tells of entry {line.entry}, which the ledger does not have"
             elif dict(line.detail["entered"]) != entry:
                 yield f"entry {line.entry} of the ledger is not what line {line.number} says was entered"
-            if line.entry in told:
+            if line.entry in seen:
                 yield f"line {line.number} tells of entry {line.entry} once more"
             elif (line.entry or 0) <= last:
                 yield f"line {line.number} tells of entry {line.entry}, which is older than the one before it"
-            told.add(line.entry)
+            seen.add(line.entry)
             last = line.entry or 0
-        elif line.entry is not None and line.entry not in told:
+        elif line.entry is not None and line.entry not in seen:
             yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
-    for number in sorted(entries.keys() - told):
+    for number in sorted(entries.keys() - seen):
         yield f"entry {number} of the ledger has no line"
 
 

@@ -394,7 +394,7 @@ class Ledger(Displayed, Helpful, Owned):
         """
         from sfumato.budget.ledger.journal import MOST_REFUSED, shortened
 
-        paid, journal, told = as_written(asked), self.journal, shortened(plan)
+        paid, journal, short = as_written(asked), self.journal, shortened(plan)
 
         def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
             from sfumato.budget.ledger import ledger_accounts
@@ -409,7 +409,7 @@ class Ledger(Displayed, Helpful, Owned):
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
                 cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
-                brief = shortened(told, MOST_REFUSED)
+                brief = shortened(short, MOST_REFUSED)
                 journal._record_refusal(
                     connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=brief, **cost
                 )
@@ -419,7 +419,7 @@ class Ledger(Displayed, Helpful, Owned):
             for kept in after:
                 ledger_accounts.save(connection, self._where, kept)
             entry = ledger_accounts.append(connection, "spend", dataset, analyst, paid, at, day)
-            journal._record_query(connection, at, entry, told, key)
+            journal._record_query(connection, at, entry, short, key)
             return entry
 
         entered = self._change(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.budget import Account, Budget, told
+from sfumato.budget.budget import Account, Budget, six_digits
 from sfumato.budget.filters import Spent
 from sfumato.budget.loss import Loss
 
@@ -141,7 +141,7 @@ class LedgerBudget(Budget):
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"
         return (
             f"Budget of {self._dataset!r}{whose}: {float(left.share):.1%} left, a question may ask for "
-            f"epsilon={told(left.epsilon)} and delta={told(left.delta)}"
+            f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
         )
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _never_closed: list[Any] = []
 WAIT = 30  # seconds for others, whose changes take milliseconds
 _ATTEMPTS = 20
-UNTOLD = "nothing was entered"
+UNCHANGED = "nothing was entered"
 
 
 class Store(ABC):
@@ -164,19 +164,19 @@ def _check_same(connection: Connection) -> None:
 
 # Looks at each page when it is read, not when something on it is missed.
 _CHECKED = "PRAGMA cell_size_check = ON"
-_MOST_TOLD = "see sfumato budget history before you ask again"
+_SEE_HISTORY = "see sfumato budget history before you ask again"
 # By the beginnings of SQLite's own names of errors.
 _REASONS = {
-    "SQLITE_FULL": f"the disk is full; {UNTOLD}",
-    "SQLITE_IOERR": f"the disk cannot be read or written, or is full; {UNTOLD}",
-    "SQLITE_READONLY": f"the file, or its folder, cannot be written; {UNTOLD}",
+    "SQLITE_FULL": f"the disk is full; {UNCHANGED}",
+    "SQLITE_IOERR": f"the disk cannot be read or written, or is full; {UNCHANGED}",
+    "SQLITE_READONLY": f"the file, or its folder, cannot be written; {UNCHANGED}",
     "SQLITE_CANTOPEN": "the file cannot be opened; see whether it is there, and this user may read it",
     "SQLITE_PERM": "this user may not open the file",
     "SQLITE_NOTADB": "the file is no ledger, nor any database of SQLite; name another file, or restore the "
     "last whole copy",
     "SQLITE_CORRUPT": damage("SQLite cannot read its pages"),
-    "SQLITE_BUSY": f"another process has kept the file for {WAIT} seconds; {UNTOLD}",
-    "SQLITE_LOCKED": f"another process keeps the file; {UNTOLD}",
+    "SQLITE_BUSY": f"another process has kept the file for {WAIT} seconds; {UNCHANGED}",
+    "SQLITE_LOCKED": f"another process keeps the file; {UNCHANGED}",
     "SQLITE_SCHEMA": damage("its tables are not those of a ledger"),
     "SQLITE_MISMATCH": damage("its tables are not those of a ledger"),
     "SQLITE_CONSTRAINT": damage("its tables refuse what a ledger writes"),
@@ -300,8 +300,8 @@ class SqliteStore(Store):
             return damage("its tables are not those of a ledger")
         if not name and isinstance(original, sqlite3.OperationalError):  # of Python, not of SQLite
             return damage("it holds a text that cannot be decoded")
-        told = f"SQLite cannot use it ({name or type(original).__name__})"
-        return f"{told}; {_MOST_TOLD}" if ending else f"{told}; {UNTOLD}"
+        reason = f"SQLite cannot use it ({name or type(original).__name__})"
+        return f"{reason}; {_SEE_HISTORY}" if ending else f"{reason}; {UNCHANGED}"
 
     def broken(self, connection: Connection) -> str:
         """Return what SQLite's integrity check finds wrong with pages and indexes."""
@@ -354,18 +354,18 @@ _STATES = {
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
     "3F000": "no schema is there to make tables in; see search_path",
-    "42501": f"this user may not do that there; {UNTOLD}. Caps and tables are for the ledger's owner, and "
+    "42501": f"this user may not do that there; {UNCHANGED}. Caps and tables are for the ledger's owner, and "
     "docs/ledger.md lists what spenders need",
     "42P01": "the database has no ledger; see sfumato budget create, or search_path",
     "42703": damage("its tables are not those of a ledger"),
     "23": damage("its tables refuse what a ledger writes"),
     "XX001": damage("the server cannot read its pages"),
     "XX002": damage("the server cannot read its indexes"),
-    "25006": f"the server, or this user's transactions, can only be read; {UNTOLD}",
-    "53": f"the server has no disk, memory or connections left; {UNTOLD}",
-    "55P03": f"another process has kept the ledger for {WAIT} seconds; {UNTOLD}",
-    "40": f"the server undid the change each time, as others changed the same; {UNTOLD}",
-    "57014": f"the server stopped the question, as its statement_timeout says; {UNTOLD}",
+    "25006": f"the server, or this user's transactions, can only be read; {UNCHANGED}",
+    "53": f"the server has no disk, memory or connections left; {UNCHANGED}",
+    "55P03": f"another process has kept the ledger for {WAIT} seconds; {UNCHANGED}",
+    "40": f"the server undid the change each time, as others changed the same; {UNCHANGED}",
+    "57014": f"the server stopped the question, as its statement_timeout says; {UNCHANGED}",
 }
 _TEXTS = {
     "no password supplied": "it asks for a password, which is in the address, PGPASSWORD or ~/.pgpass",
@@ -453,10 +453,9 @@ class PostgresqlStore(Store):
         text = str(original)
         for part, reason in _TEXTS.items():
             if not state and part in text:
-                return f"{reason}; {UNTOLD}"
-        return (
-            f"the server cannot be used ({state or type(original).__name__}): see whether psql can; {UNTOLD}"
-        )
+                return f"{reason}; {UNCHANGED}"
+        known = state or type(original).__name__
+        return f"the server cannot be used ({known}): see whether psql can; {UNCHANGED}"
 
     def check_empty(self, connection: Connection) -> None:
         """Take the PostgreSQL lock that lets one process at a time create the ledger's tables."""
