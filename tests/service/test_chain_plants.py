@@ -39,7 +39,7 @@ def an_argument_is_lost(patch: Patch) -> str:
     of = SentCall.recorded
     patch.setattr(
         SentCall,
-        "of",
+        "recorded",
         lambda name, args, named: of(name, args, {k: v for k, v in named.items() if k != "total_rows"}),
     )
     return "rows in all"
@@ -229,9 +229,9 @@ def test_an_answer_to_another_question_is_found(tmp_path: Path, monkeypatch: Pat
 
 
 def test_arguments_that_change_later_are_found(asked: Asked, monkeypatch: Patch) -> None:
-    written = recorded.written
+    written = recorded.to_json
     monkeypatch.setattr(
-        recorded, "written", lambda where, value: value if type(value) is list else written(where, value)
+        recorded, "to_json", lambda where, value: value if type(value) is list else written(where, value)
     )
     with pytest.raises(AssertionError):
         test_chain.test_arguments_are_kept_as_they_were(Direct(asked))
