@@ -227,14 +227,15 @@ class _Binder(StatementChecker):
         self._check_names(keys, named)
         domains = self.groups.domains(keys)
         sets = self.groups.sets(keys)
-        self._check_steps(domains is None and self.public is None, sets is not None)
-        if sets is not None and domains is None and self.public is None:
+        private = domains is None and self.public is None
+        self._check_steps(private, sets is not None)
+        if sets is not None and private:
             raise self._refuse(
                 statement.group_by[0].place if statement.group_by else statement.clause_place,
                 "totals need all groups: give the domains of the keys in a catalog, or with "
                 f"group_selection_strategy = PUBLIC_GROUPS a public table that has them: {form(list(keys))}",
             )
-        if keys and domains is None and self.public is None and not Fraction(options.delta or 0):
+        if keys and private and not Fraction(options.delta or 0):
             write = "Write OPTIONS (delta = 1e-6, ...)" if self.advised is None else "Give --delta 1e-6"
             raise self._refuse(
                 statement.clause_place,
@@ -248,7 +249,6 @@ class _Binder(StatementChecker):
             groups = self._groups_limit(bool(keys))
             rows = self._rows_limit(aggregates.values())
         else:
-            private = domains is None and self.public is None
             largest = self.largest.request(not private)
             if private:
                 self.largest.check_private()
@@ -256,7 +256,7 @@ class _Binder(StatementChecker):
                 self.notes.append(COUNTS_UNITS)
         if options.delta is None:
             self.notes.append("delta was not given: 0 is taken.")
-        if largest is None and keys and domains is None and self.public is None and self._cuts_by_size:
+        if largest is None and keys and private and self._cuts_by_size:
             self.notes.append(_LARGEST)
         if options.selecting is not None and not keys and self.public is None:
             raise self._refuse(
