@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from math import exp, isfinite, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.formatting import Spelled
 from sfumato.display.pictures import checked_picture, save
-from sfumato.display.result_table import pandas_frame
+from sfumato.display.result_table import ResultTable
 from sfumato.errors import QueryError
 from sfumato.plan.plan import Plan
 from sfumato.query.choices import titled
@@ -27,10 +27,6 @@ from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import payment
 from sfumato.release.release import check_error_columns
-
-if TYPE_CHECKING:
-    import pandas
-
 
 _ROWS, _COLUMNS = 8, 4
 _ERROR, _NOISE, _MARK = "#0072b2", "#999999", "#d55e00"
@@ -209,7 +205,7 @@ class Advised(Spelled):
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(Told):
+class Advice(Told, ResultTable):
     """Advice on how to release several queries of one table for one budget.
 
     Made by `advise`.
@@ -307,23 +303,6 @@ class Advice(Told):
             for bounds in [_bounds(one, name)]
         ]
         return pa.Table.from_pylist(rows, _SCHEMA)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the same as a pandas data frame.
-
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
-        >>> people, long = (one.agg(n=sf.count_units()) for one in (visits, visits.filter("minutes > 60")))
-        >>> advice = sf.advise(visits, {"all": people, "long": long}, epsilon=1, weights={"long": 3})
-        >>> advice.to_pandas()[["question", "epsilon", "expected_error", "by_default"]].round(2)
-          question  epsilon  expected_error  by_default
-        0      all     0.25            5.66        2.83
-        1     long     0.75            1.89        2.83
-        """
-        return pandas_frame(self.to_arrow())
 
     def curves(self) -> pa.Table:
         """Return the expected errors by each choice of the advice, as the picture shows them.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Rows, Sentences
+from sfumato.display.cards import Card, Rows, Sentences
 from sfumato.display.formatting import visible
-from sfumato.display.result_table import pandas_frame
+from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.guidance.contribution_distribution import Distribution, distributions
 from sfumato.guidance.shifts import NoisyValues, Shift
 from sfumato.noise import Words
@@ -83,7 +83,7 @@ class Finding:
     suggestion: str | None
 
 
-class Diagnostics(Displayed, Owned):
+class Diagnostics(ResultTable, Owned):
     """What limits and bounds changed, with error bars: noisy numbers that are safe to publish.
 
     Drawn when they are first looked at, and once. Made by `Question.diagnose`, and by a release that is asked

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Rows, Sentences, Told
+from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.pictures import checked_picture, save
-from sfumato.display.result_table import pandas_frame, polars_frame
+from sfumato.display.result_table import ResultTable, pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
 from sfumato.noise.laws import Floats
 from sfumato.query.arrow_columns import arrow_column
@@ -245,7 +245,7 @@ class Point:
         return Totals(mean(cell.bias**2), mean(cell.choice**2), mean(cell.noise**2), rmse, error)
 
 
-class NonPrivateAnalysis(Displayed):
+class NonPrivateAnalysis(ResultTable):
     """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
 
     Made by `Question.analyze`.

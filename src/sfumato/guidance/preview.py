@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.pictures import checked_picture, save
-from sfumato.display.result_table import pandas_frame, polars_frame
+from sfumato.display.result_table import ResultTable
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.guidance.expected_error import chance_shown
@@ -22,11 +22,6 @@ from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.query import Query
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
-
 
 LARGEST_EPSILON = 100.0
 _SMALLEST_EPSILON = 1e-3
@@ -44,7 +39,7 @@ _MUCH_WIDER = 1.15  # times: what a preview may be off
 
 
 @dataclass(frozen=True, repr=False)
-class Preview(Told):
+class Preview(Told, ResultTable):
     """Error bars to be expected, by budget and size of group.
 
     Made by `Question.preview`.
@@ -69,33 +64,6 @@ class Preview(Told):
         [{'epsilon': 1.0, 'n': 6.0}, {'epsilon': 2.0, 'n': 3.0}]
         """
         return self.table
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the numbers as a pandas data frame.
-
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
-        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
-        >>> preview.to_pandas()
-           epsilon  units  shown    n  n_error
-        0      1.0   1000    1.0  6.0      6.0
-        1      2.0   1000    1.0  3.0      3.0
-        """
-        return pandas_frame(self.table)
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return the numbers as a Polars data frame.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
-        >>> preview = visits.preview(epsilon=[1, 2], units=1_000)
-        >>> preview.to_polars().select("epsilon", "units", "n").rows()
-        [(1.0, 1000, 6.0), (2.0, 1000, 3.0)]
-        """
-        return polars_frame(self.table)
 
     @property
     def outputs(self) -> list[str]:
