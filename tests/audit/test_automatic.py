@@ -21,7 +21,7 @@ from .once import once
 pytestmark = pytest.mark.long
 
 SCHEMA = pa.schema([("unit", pa.string()), ("g", pa.int64()), ("x", pa.float64())])
-LOOKED = inferred_bounds.ValueHistograms.look
+LOOKED = inferred_bounds.ValueHistograms.draw
 
 
 def table(more=(), each=6):
@@ -54,12 +54,12 @@ def released(question, options):
         seen.append(found.counts)
         return found
 
-    look = ValueHistograms.look
-    ValueHistograms.look = remembered
+    look = ValueHistograms.draw
+    ValueHistograms.draw = remembered
     try:
         release = question.release(**options)
     finally:
-        ValueHistograms.look = look
+        ValueHistograms.draw = look
     numbers = {f"look {i} bin {j}": float(n) for i, counts in enumerate(seen) for j, n in enumerate(counts)}
     found = {f"{f.what} {end}": v for f in release.found for end, v in zip("lu", f.value, strict=True)}
     return numbers | found | {k: float(v) for k, v in release.to_arrow().to_pylist()[0].items()}
@@ -110,7 +110,7 @@ def test_releases_keep_their_claim(ask, name):
 
 
 def cheap_looks(patch):
-    patch.setattr(ValueHistograms, "look", lambda one, edges, epsilon: LOOKED(one, edges, 16 * epsilon))
+    patch.setattr(ValueHistograms, "draw", lambda one, edges, epsilon: LOOKED(one, edges, 16 * epsilon))
 
 
 def looks_without_noise(patch):
@@ -118,7 +118,7 @@ def looks_without_noise(patch):
         found = LOOKED(one, edges, 10**6 * epsilon)
         return Histogram(edges, np.round(found.counts), 1.0)
 
-    patch.setattr(ValueHistograms, "look", rounded)
+    patch.setattr(ValueHistograms, "draw", rounded)
 
 
 def rows_in_place_of_units(patch):
@@ -132,7 +132,7 @@ def rows_in_place_of_units(patch):
             known[id(rows)] = rows, once(sf.scan(numbered, privacy_unit="row")._engine)
         return LOOKED(replace(one, engine=known[id(rows)][1], query=query), edges, epsilon)
 
-    patch.setattr(ValueHistograms, "look", split)
+    patch.setattr(ValueHistograms, "draw", split)
 
 
 def the_rest_is_more(patch):

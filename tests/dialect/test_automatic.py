@@ -70,7 +70,7 @@ def test_the_share_is_as_written():
     ],
 )
 def test_what_is_refused(select, options, text, monkeypatch):
-    monkeypatch.setattr(ValueHistograms, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
     with pytest.raises(SqlError, match=text):
         asked(select, options)
 
@@ -81,6 +81,6 @@ def test_a_budget_pays_once(select, monkeypatch):
     budget = sf.Budget(epsilon=1_500, delta=1e-5, composition="adding")
     asked(select, budget=budget)
     assert budget.spent[0] == 1_000
-    monkeypatch.setattr(ValueHistograms, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
     with pytest.raises(BudgetError, match="more than is left"):
         asked(select, budget=budget)

@@ -85,7 +85,7 @@ def test_looks_are_shared(people, monkeypatch):
     from sfumato.guidance.inferred_limits import ContributionQuery
 
     drawn = []
-    for kind, name in ((ContributionQuery, "draw"), (ValueHistograms, "look")):
+    for kind, name in ((ContributionQuery, "draw"), (ValueHistograms, "draw")):
         right = getattr(kind, name)
 
         def counted(self, *given, right=right, kind=kind):
@@ -513,11 +513,11 @@ def test_what_was_seen_is_not_taken_for_a_look_that_was_not_drawn(monkeypatch):
     monkeypatch.setattr(looks_of_advice, "find_bounds", find)
     values = Values("x", False, None, None, None)
     looking = SimpleNamespace(
-        whole=False, edges=edges, look=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0)
+        whole=False, edges=edges, draw=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0)
     )
     seen = looks_of_advice.SharedHistograms(values, looking, Fraction(1))
     seen.draw(1.0)
     assert seen.bounds(2.0) == (-1.0, 2.0) and len(seen.seen) == 2
     more[0] = 3  # with another noise, one look more
-    assert seen.bounds(2.0) == seen.told == (-1.0, 2.0)
+    assert seen.bounds(2.0) == seen.first_bounds == (-1.0, 2.0)
     assert len(seen.seen) == 2

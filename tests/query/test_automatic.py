@@ -211,7 +211,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("ask", "error", "text"), WRONG)
 def test_what_is_wrong_is_said_before_the_first_look(ask, error, text, monkeypatch):
-    monkeypatch.setattr(ValueHistograms, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
     with pytest.raises(error, match=text):
         ask(table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO)))
 
@@ -581,7 +581,7 @@ def test_a_budget_pays_for_everything_before_the_first_look(monkeypatch):
     question, budget = table(WAGES).bound(rows=1).agg(m=sf.mean("x", **AUTO)), sf.Budget(epsilon=1)
     question.release(epsilon="0.7", budget=budget, unsafe_words=SeededWords(1))
     assert budget.spent == (0.7, 0.0) or budget.spent[0] == pytest.approx(0.7)
-    monkeypatch.setattr(ValueHistograms, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
     with pytest.raises(BudgetError, match="more than is left"):
         question.release(epsilon="0.7", budget=budget)
 

@@ -265,7 +265,7 @@ def test_auto_share_divides_a_share():
     ],
 )  # fmt: skip
 def test_what_is_wrong_beside_a_share_is_said_before_a_look_is_paid(options, error, monkeypatch):
-    monkeypatch.setattr(ValueHistograms, "look", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
     budget = sf.Budget(3, "1e-6")
     budget.spend(1)
     paid = budget.history

@@ -124,7 +124,7 @@ class Advised(Spelled):
     """One query of the advice: complete, with its part of the budget.
 
     Args:
-        name: by which it is told.
+        name: of the query.
         question: complete: its limits and bounds are numbers.
         epsilon, delta: of its release.
         plan: of that.
@@ -212,9 +212,9 @@ class Advice(Told, ResultTable):
 
     Args:
         questions: by name, complete.
-        epsilon, delta: of everything: what was spent on looking, and all releases.
-        spent: the epsilon that was spent on looking.
-        found: what the looks have shown, with what each cost.
+        epsilon, delta: of everything: of preliminary queries, and of all releases.
+        spent: the epsilon of the preliminary queries.
+        found: what the preliminary queries have shown, with the epsilon of each.
         notes: what whoever asks should know.
     """
 
@@ -229,7 +229,8 @@ class Advice(Told, ResultTable):
         """Release all advised queries, each with its part of the budget.
 
         Args:
-            budget: that of all questions, which pays for all of them or for none; looks were paid before.
+            budget: that of all queries, which is charged for all of them or for none. Preliminary queries
+                were charged before.
             confidence: also give error bars, in columns named `<output>_error`.
         Returns:
             The releases by name. Each call makes new ones, and costs as much again.
@@ -355,11 +356,11 @@ class Advice(Told, ResultTable):
         draw([(one.name, one.curves) for one in self.questions.values()], path)
 
     def _card(self) -> Card:
-        head, names, rows, said = self._told
+        head, names, rows, said = self._parts
         return Card(head, [Rows(names, rows, left=len(names)), Sentences(said)])
 
     @property
-    def _told(self) -> tuple[str, list[str], list[list[str]], list[str]]:
+    def _parts(self) -> tuple[str, list[str], list[list[str]], list[str]]:
         """The title, table and sentences in which advice is displayed."""
         count = len(self.questions)
         asked = "1 question" if count == 1 else f"{count} questions"
@@ -404,8 +405,8 @@ class Advice(Told, ResultTable):
                 before = (one.name, f"{float(one.epsilon):.4g}", delta, one.limits)
                 shown = before if first else ("",) * len(before)
                 noise = titled(one.noise) if first else ""
-                by_default = _told(one, name, one.by_default.get(name))
-                yield (*shown, bounds, noise, name, _told(one, name, error), by_default)
+                by_default = _error_text(one, name, one.by_default.get(name))
+                yield (*shown, bounds, noise, name, _error_text(one, name, error), by_default)
                 first = False
 
 
@@ -433,7 +434,7 @@ def _bounds(one: Advised, name: str) -> tuple[float | None, float | None]:
     return (None, None) if found is None else (float(found[0]), float(found[1]))
 
 
-def _told(one: Advised, name: str, error: float | None) -> str:
+def _error_text(one: Advised, name: str, error: float | None) -> str:
     if error is None or not isfinite(error):
         return "not known"
     estimate = next(e for e in one.plan.requirements.estimates if e.name == name)

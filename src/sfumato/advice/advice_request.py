@@ -18,7 +18,7 @@ from sfumato.plan.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
 from sfumato.query.tables.combined_tables import units_of
 
-# What looking takes of epsilon where nobody says; measured in docs/accuracy.md.
+# The default part of epsilon for preliminary queries; measured in docs/accuracy.md.
 SHARE = Fraction(1, 5)
 MOST_QUESTIONS = 64
 # Into how many equal parts the rest is divided, of which each question gets one at least.
@@ -31,7 +31,7 @@ class AdviceQuery:
     """One query of a request of advice, with its weight and delta.
 
     Args:
-        name: by which it is told.
+        name: of the query.
         question: as it was given.
         weight: how much it matters.
         delta: of its release.
@@ -49,19 +49,19 @@ class AdviceRequest:
 
     Args:
         asked: the questions.
-        epsilon, delta: of looks and of all releases together.
-        look: the part of epsilon that is spent on looking.
+        epsilon, delta: of preliminary queries and of all releases together.
+        preliminary: the part of epsilon for preliminary queries.
     """
 
     asked: tuple[AdviceQuery, ...]
     epsilon: Fraction
     delta: Fraction
-    look: Fraction
+    preliminary: Fraction
 
     @property
     def rest(self) -> Fraction:
         """The epsilon that preliminary queries leave for releases."""
-        return self.epsilon - self.look
+        return self.epsilon - self.preliminary
 
     @property
     def portions(self) -> int:

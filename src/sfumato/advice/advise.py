@@ -152,19 +152,19 @@ class Model:
         size = self.seen.units * (1.0 if self.values[name].values.totals else self.seen.rows)
         return per_width(plan, name) * max(self.seen.people, 1.0) / size
 
-    def costs(self, budgeted: AdviceRequest, limits: Limits) -> Floats:
+    def costs(self, request: AdviceRequest, limits: Limits) -> Floats:
         """Return the weighted log error of this query by the number of budget portions it gets.
 
         With the best limits for each of those that were tried with an equal part. How noise falls with the
         budget is computed for some of the budgets, with one limit.
         """
-        portion, portions = budgeted.portion, budgeted.portions
-        middle = portion * budgeted.equal
+        portion, portions = request.portion, request.portions
+        middle = portion * request.equal
         base = self.plan(middle, limits).expected
         tried = list(self.planned(middle)) if any(self.open) else []
         tried = tried or [(limits, self.plan(middle, limits))]
         known, costs = [], []
-        for number in budgeted.some_portions(budgeted.equal):
+        for number in request.some_portions(request.equal):
             with suppress(*REFUSED):
                 now = self.plan(portion * number, limits).expected
                 falls = {name: now[name] / base[name] for name in base}
@@ -250,7 +250,7 @@ def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> lis
     return found[::-1]
 
 
-# Other limits are told where they make the error less than so many times as large.
+# Other limits are advised where they make the error less than so many times as large.
 _BETTER = 0.9
 _NEAR = 3  # limits on each side of an advised one that a curve has, at least
 
@@ -267,17 +267,18 @@ def advise(
     budget: Budget | None = None,
     unsafe_words: Words | None = None,
 ) -> Advice:
-    """Spend a small part of a budget on looking, and say how to ask several questions with the rest.
+    """Spend a small part of a budget on preliminary queries, and advise on several queries with the rest.
 
     Args:
         table: the private table, as `sf.scan` gives it.
         questions: what is to be asked of it, by name or in a list; with filters and groups of their own.
             Limits and bounds that are "auto" are found; those that are given stay.
-        epsilon: of everything: the looks, which are drawn now, and all releases later. It is divided exactly.
+        epsilon: of the preliminary queries, which are drawn now, and of all releases. It is divided exactly.
         delta: of all releases, each of which may have an equal part.
-        share: the part of epsilon, from 0.001 to 0.9, that is spent on looking.
+        share: the part of epsilon, from 0.001 to 0.9, for preliminary queries.
         weights: how much questions matter, by name or in their order, from 1/1000 to 1000; 1 where left out.
-        budget: that of all questions, which pays for the looks now; releases pay for themselves.
+        budget: that of all queries. It is charged for the preliminary queries now, and for each release when
+            that is made.
         unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
     Returns:
         An `Advice`: complete questions with an epsilon for each, whose expected errors have the smallest
@@ -294,58 +295,60 @@ def advise(
     >>> advice.spent + sum(one.epsilon for one in advice.questions.values())
     Fraction(1, 1)
     """
-    budgeted = checked(table, questions, epsilon, delta, share, weights)
+    request = checked(table, questions, epsilon, delta, share, weights)
     with NotebookBar("Looking at rows"):
-        return advised(budgeted, budget, unsafe_words)
+        return advised(request, budget, unsafe_words)
 
 
-def advised(budgeted: AdviceRequest, budget: Budget | None, words: Words | None) -> Advice:
+def advised(request: AdviceRequest, budget: Budget | None, words: Words | None) -> Advice:
     """Return advice for a checked request, as `advise`."""
-    budgeted.check(words)
-    looks = plan_preliminary(budgeted.asked, budgeted.look, words)
-    if not looks.parts:
-        budgeted = replace(budgeted, look=Fraction(0))
-    what = f"advice for {len(budgeted.asked)} questions"
-    made_up = all(one.question.table._engine.made_up for one in budgeted.asked)
+    request.check(words)
+    queries = plan_preliminary(request.asked, request.preliminary, words)
+    if not queries.parts:
+        request = replace(request, preliminary=Fraction(0))
+    what = f"advice for {len(request.asked)} questions"
+    made_up = all(one.question.table._engine.made_up for one in request.asked)
     check_budget(budget)
-    pay = no_charge if looks.claim is None else payment(budget, [looks.claim], what, made_up=made_up)
+    pay = no_charge if queries.claim is None else payment(budget, [queries.claim], what, made_up=made_up)
     if budget is not None:
-        _check_enough(budgeted, budget)
+        _check_enough(request, budget)
     with journaled(pay()):
-        models, found = _seen(budgeted, looks)
-        start = {m.asked.name: m.best(budgeted.portion * budgeted.equal, m.given, m.open) for m in models}
-        found += _look_at_values(models, looks, budgeted.portion * budgeted.equal, start)
-    costs = [m.costs(budgeted, start[m.asked.name]) for m in models]
-    numbers = divided(costs, budgeted.least, budgeted.portions)
-    told = {
-        m.asked.name: _advised(m, budgeted, number, start[m.asked.name])
+        models, found = _seen(request, queries)
+        start = {m.asked.name: m.best(request.portion * request.equal, m.given, m.open) for m in models}
+        found += _look_at_values(models, queries, request.portion * request.equal, start)
+    costs = [m.costs(request, start[m.asked.name]) for m in models]
+    numbers = divided(costs, request.least, request.portions)
+    advised_queries = {
+        m.asked.name: _advised(m, request, number, start[m.asked.name])
         for m, number in zip(models, numbers, strict=True)
     }
-    return Advice(told, budgeted.epsilon, budgeted.delta, budgeted.look, tuple(found), _notes(budgeted))
+    return Advice(
+        advised_queries, request.epsilon, request.delta, request.preliminary, tuple(found), _notes(request)
+    )
 
 
-def _check_enough(budgeted: AdviceRequest, budget: Budget) -> None:
+def _check_enough(request: AdviceRequest, budget: Budget) -> None:
     """Refuse to advise on more epsilon or delta than a budget has left."""
     left = budget.remaining
-    if round_down(budgeted.epsilon) > left.epsilon or round_down(budgeted.delta) > left.delta:
+    if round_down(request.epsilon) > left.epsilon or round_down(request.delta) > left.delta:
         raise BudgetError(
-            f"advise: epsilon={float(budgeted.epsilon):g} with delta={float(budgeted.delta):g} for the looks "
+            f"advise: epsilon={float(request.epsilon):g} with delta={float(request.delta):g} for the queries "
             f"and all releases is more than is left of the budget: {left.epsilon:g} with {left.delta:g}"
         )
 
 
-def _seen(budgeted: AdviceRequest, looks: PreliminaryQueries) -> tuple[list[Model], list[Found]]:
+def _seen(request: AdviceRequest, queries: PreliminaryQueries) -> tuple[list[Model], list[Found]]:
     """Draw the contributions of units, and return a model of each query to advise on."""
-    seen = looks.contributions()
+    seen = queries.contributions()
     found = [
-        _told(members, seen[members[0].name], looks.of_contributions)
-        for kind, members in looks.kinds
+        _table_size(members, seen[members[0].name], queries.of_contributions)
+        for kind, members in queries.kinds
         if kind.needed
     ]
-    return [Model(one, seen[one.name]) for one in budgeted.asked], found
+    return [Model(one, seen[one.name]) for one in request.asked], found
 
 
-def _told(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fraction) -> Found:
+def _table_size(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fraction) -> Found:
     value = {"units": round(seen.people)}
     if seen.groups is not None:
         value |= {"groups": round(seen.number), "units in a group": round(seen.units)}
@@ -353,18 +356,18 @@ def _told(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fraction) -
 
 
 def _look_at_values(
-    models: list[Model], looks: PreliminaryQueries, epsilon: Fraction, limits: Mapping[str, Limits]
+    models: list[Model], queries: PreliminaryQueries, epsilon: Fraction, limits: Mapping[str, Limits]
 ) -> list[Found]:
     """Draw histograms of values with open bounds, each once for all queries that share it."""
     rows = {m.asked.name: limits[m.asked.name][1] for m in models}
-    seen = looks.values(rows)
+    seen = queries.values(rows)
     plans = {m.asked.name: m.plan(epsilon, limits[m.asked.name]) for m in models}
     for m in models:
         m.values = {name: one for (of, name), one in seen.items() if of == m.asked.name}
     found = []
     for one in dict.fromkeys(map(id, seen.values())):
         values = next(v for v in seen.values() if id(v) == one)
-        if values.looking.known is None:
+        if values.histograms.known is None:
             # The largest noise of those that share it: what is seen is fine where bounds are wide.
             values.draw(
                 max(
@@ -374,7 +377,9 @@ def _look_at_values(
                     if other is values
                 )
             )
-            found.append(Found(f"bounds of the {values.values.told}", values.told, values.epsilon))
+            found.append(
+                Found(f"bounds of the {values.values.description}", values.first_bounds, values.epsilon)
+            )
     for m in models:
         m.bounds = _bounds(m, plans[m.asked.name])
     return found
@@ -384,17 +389,17 @@ def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
     """Return the bounds to advise for a query's open ones, under a plan's noise."""
     found = {}
     for name, values in m.values.items():
-        if values.looking.known is None:
+        if values.histograms.known is None:
             ends = values.bounds(m.noise(name, plan))
             found[name] = values.values.within(ends)
         else:
-            found[name] = values.looking.known
+            found[name] = values.histograms.known
     return found
 
 
-def _advised(m: Model, budgeted: AdviceRequest, number: int, start: Limits) -> Advised:
+def _advised(m: Model, request: AdviceRequest, number: int, start: Limits) -> Advised:
     """Return the advice for one query with its part of the budget: best limits, then bounds."""
-    epsilon, one = budgeted.portion * number, m.asked
+    epsilon, one = request.portion * number, m.asked
     # Whether totals or rows have bounds may depend on the limit of rows.
     free = (m.open[0], m.open[1] and not any(isinstance(a, Automatic) for _, a in one.question.aggregates))
     limits = m.best(epsilon, start, free)
@@ -412,11 +417,11 @@ def _advised(m: Model, budgeted: AdviceRequest, number: int, start: Limits) -> A
             if mean_error(m.errors(without, limits).values()) <= mean_error(m.errors(plan, limits).values()):
                 plan, delta = without, Fraction(0)
     better = _better(m, epsilon, limits)
-    curves = tuple(_curves(m, budgeted, number, limits, plan))
+    curves = tuple(_curves(m, request, number, limits, plan))
     total = replace(one, delta=delta)
     question = _complete(m, limits)
     errors = {n: e.total for n, e in m.errors(plan, limits).items()}
-    equal = budgeted.epsilon / len(budgeted.asked)
+    equal = request.epsilon / len(request.asked)
     default = {}
     with suppress(*REFUSED):
         default = {n: e.total for n, e in m.errors(m.plan(equal, m.given), m.given).items()}
@@ -444,11 +449,11 @@ def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:
     return Better({name: b for name, a, b in pairs if b is not None and a != b}, then / now)
 
 
-def _curves(m: Model, budgeted: AdviceRequest, number: int, limits: Limits, plan: Plan) -> list[Curve]:
+def _curves(m: Model, request: AdviceRequest, number: int, limits: Limits, plan: Plan) -> list[Curve]:
     """Return the expected error of an advised query by each choice, relative to the advised one."""
-    epsilon = budgeted.portion * number
+    epsilon = request.portion * number
     base = mean_error(m.errors(plan, limits).values())
-    found = [("epsilon", float(epsilon), _by_epsilon(m, budgeted, number, limits))]
+    found = [("epsilon", float(epsilon), _by_epsilon(m, request, number, limits))]
     for place, name in enumerate(NAMES):
         if m.limited[place]:
             chosen = limits[place]
@@ -482,12 +487,12 @@ def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
 
 
 def _by_epsilon(
-    m: Model, budgeted: AdviceRequest, number: int, limits: Limits
+    m: Model, request: AdviceRequest, number: int, limits: Limits
 ) -> list[tuple[float, float, float]]:
     found = []
-    for some in budgeted.some_portions(number):
+    for some in request.some_portions(number):
         with suppress(*REFUSED):
-            epsilon = budgeted.portion * some
+            epsilon = request.portion * some
             found.append((float(epsilon), *_both(m, m.plan(epsilon, limits), limits)))
     return found
 
@@ -497,8 +502,8 @@ def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
     return mean_error(errors, noise=True), mean_error(errors)
 
 
-def _notes(budgeted: AdviceRequest) -> tuple[str, ...]:
-    asked = budgeted.asked
+def _notes(request: AdviceRequest) -> tuple[str, ...]:
+    asked = request.asked
     grouped = any(one.question.table.keys for one in asked)
     of_groups = "about those of a group of average size, were all groups alike: " if grouped else ""
     found = [

@@ -30,7 +30,7 @@ from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Claim
 
-# What a look at values costs, of one at contributions: it has two or three histograms.
+# The cost of histograms of values relative to a query of contributions: there are two or three.
 _OF_VALUES = 2
 # Of what is not looked at.
 _NOTHING = EstimatedUnits(None, None, 1.0, 1.0)
@@ -57,7 +57,7 @@ class SharedContributions:
         """Whether any of these queries needs the contributions of units, not just their number."""
         return self.rows_matter or bool(self.first.query.keys)
 
-    def look(self, epsilon: Fraction) -> ContributionQuery:
+    def plan(self, epsilon: Fraction) -> ContributionQuery:
         """Plan the shared query of contributions."""
         return contribution_query(self.first.table, self.first.query, epsilon, self.rows_matter)
 
@@ -94,55 +94,55 @@ class SharedHistograms:
 
     Args:
         values: what is bounded.
-        looking: draws them.
+        histograms: draws them.
         epsilon: what they may cost together.
-        claim: of all looks, within which they are certified.
-        told: the bounds that were found first.
+        claim: of all preliminary queries, within which they are certified.
+        first_bounds: the bounds that were found first.
         seen: the histograms.
     """
 
     values: Values
-    looking: ValueHistograms
+    histograms: ValueHistograms
     epsilon: Fraction
     claim: Claim | None = None
-    told: tuple[float, float] = (0.0, 0.0)
+    first_bounds: tuple[float, float] = (0.0, 0.0)
     seen: list[Histogram] = field(default_factory=list)
 
     def plan(self) -> Plan:
         """Return the plan of the cheapest shared histogram, which shows whether it can be drawn."""
-        return self.looking.plan(self.looking.edges, self.epsilon * LEAST_LOOK)
+        return self.histograms.plan(self.histograms.edges, self.epsilon * LEAST_LOOK)
 
     def draw(self, noise: float) -> None:
         """Draw the shared histograms for the bounds that are best under this noise."""
 
-        def look(edges: Floats, part: Fraction) -> Histogram:
+        def draw(edges: Floats, part: Fraction) -> Histogram:
             if self.claim is not None:
-                self.claim.take([self.looking.plan(edges, self.epsilon * part)])
-            self.seen.append(self.looking.look(edges, self.epsilon * part))
+                self.claim.take([self.histograms.plan(edges, self.epsilon * part)])
+            self.seen.append(self.histograms.draw(edges, self.epsilon * part))
             return self.seen[-1]
 
-        self.told = self._found(look, noise)
+        self.first_bounds = self._found(draw, noise)
 
     def bounds(self, noise: float) -> tuple[float, float]:
         """Return the best bounds under another noise, from the histograms that were drawn."""
 
         drawn = iter(self.seen)
 
-        def look(edges: Floats, part: Fraction) -> Histogram:
+        def draw(edges: Floats, part: Fraction) -> Histogram:
             one = next(drawn, None)
             if one is None or not np.array_equal(one.edges, edges):
                 raise _NotSeenError
             return one
 
         try:
-            return self._found(look, noise)
+            return self._found(draw, noise)
         except _NotSeenError:
-            return self.told
+            return self.first_bounds
 
-    def _found(self, look: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
-        first = self.looking.edges
-        # What is left of the looks' epsilon would be lost: the answers' was said before.
-        return find_bounds(look, first, noise, self.values.fixed, sparing=False)
+    def _found(self, draw: Callable[[Floats, Fraction], Histogram], noise: float) -> tuple[float, float]:
+        first = self.histograms.edges
+        # What these queries leave would be lost: the epsilon of the releases was set before.
+        return find_bounds(draw, first, noise, self.values.fixed, sparing=False)
 
     def cut(self, lower: float, upper: float) -> float:
         """Return how much bounds clamp off a value on average, by the last shared histogram."""
@@ -170,9 +170,9 @@ class PreliminaryQueries:
 
     Args:
         kinds: of rows and groups, with the questions that have them.
-        planned: for each of them the look at what units contribute; None where nothing follows from it.
+        planned: for each of them the query of contributions; None if none is needed.
         of_contributions: what each of these costs.
-        of_values: what all looks at values may cost.
+        of_values: of all histograms of values.
         words: a source of random words for tests.
         claim: of all of them together; None where there is none.
     """
@@ -187,17 +187,17 @@ class PreliminaryQueries:
     @property
     def parts(self) -> int:
         """The number of shared preliminary queries that cost epsilon."""
-        return int(self.of_values > 0) + sum(look is not None for look in self.planned)
+        return int(self.of_values > 0) + sum(query is not None for query in self.planned)
 
     def contributions(self) -> dict[str, EstimatedUnits]:
         """Draw each shared query of contributions, and return the estimated units by query name."""
         found = dict[str, EstimatedUnits]()
-        for (_, members), look in zip(self.kinds, self.planned, strict=True):
-            if look is not None and self.claim is not None:
-                self.claim.take(look.plans)
-            seen = _NOTHING if look is None else look.draw(self.words)
-            if look is not None and look.counted is not None:
-                (deviation,) = look.counted[1].deviations.values()
+        for (_, members), query in zip(self.kinds, self.planned, strict=True):
+            if query is not None and self.claim is not None:
+                self.claim.take(query.plans)
+            seen = _NOTHING if query is None else query.draw(self.words)
+            if query is not None and query.counted is not None:
+                (deviation,) = query.counted[1].deviations.values()
                 seen = replace(seen, number=likely_number(seen.number, deviation / math.sqrt(2)))
             found |= {one.name: seen for one in members}
         return found
@@ -218,12 +218,12 @@ class PreliminaryQueries:
                         break
                 else:
                     table, query = one.question.table, one.question.query
-                    looking = ValueHistograms(table._engine, query, table._part, value, self.words)
+                    histograms = ValueHistograms(table._engine, query, table._part, value, self.words)
                     shared.append(
-                        (one.question, SharedHistograms(value, looking, self.of_values, self.claim))
+                        (one.question, SharedHistograms(value, histograms, self.of_values, self.claim))
                     )
                     found[one.name, name] = shared[-1][1]
-        different = [seen for _, seen in shared if seen.looking.known is None]
+        different = [seen for _, seen in shared if seen.histograms.known is None]
         for seen in different:
             seen.epsilon = self.of_values / len(different)
         return found
@@ -263,12 +263,12 @@ def plan_preliminary(
         for one in asked
     }
     values = PreliminaryQueries(kinds, [], epsilon, epsilon, words).values(rows)
-    columns = {id(seen) for seen in values.values() if seen.looking.known is None}
+    columns = {id(seen) for seen in values.values() if seen.histograms.known is None}
     parts = sum(kind.needed for kind, _ in kinds) + _OF_VALUES * len(columns)
     each = epsilon / max(parts, 1)
-    planned = [kind.look(each) if kind.needed else None for kind, _ in kinds]
+    planned = [kind.plan(each) if kind.needed else None for kind, _ in kinds]
     found = PreliminaryQueries(kinds, planned, each, each * _OF_VALUES * len(columns), words)
-    open_ones = {id(seen): seen for seen in found.values(rows).values() if seen.looking.known is None}
-    plans = [plan for look in planned if look is not None for plan in look.plans]
+    open_ones = {id(seen): seen for seen in found.values(rows).values() if seen.histograms.known is None}
+    plans = [plan for query in planned if query is not None for plan in query.plans]
     plans += [seen.plan() for seen in open_ones.values()]
     return replace(found, claim=Claim(ExactCost(epsilon, Fraction(0)), plans)) if plans else found

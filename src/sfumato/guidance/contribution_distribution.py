@@ -26,7 +26,7 @@ LIMITS = (
 )
 # A limit that so many units are within is large enough.
 ENOUGH = 0.95
-# Beyond a limit that so many are within, what looks like units is mostly noise.
+# Beyond a limit that so many are within, what seems to be units is mostly noise.
 NEARLY_ALL = 0.98
 # A bin with fewer units than so many deviations of its noise has none, as far as anybody knows.
 NOISE = 1.5

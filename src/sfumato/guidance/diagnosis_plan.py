@@ -238,8 +238,8 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
     of = {"rows": names("rows")}
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
     of |= {name: name for name in request.distinct}
-    look = make_plan(one_row(people, histograms(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
-    return Diagnosis(epsilon, plan, rows, people, names, items, request, tables, look, matched, keys)
+    contributions = make_plan(one_row(people, histograms(of)), epsilon=epsilon * OF_CONTRIBUTIONS)
+    return Diagnosis(epsilon, plan, rows, people, names, items, request, tables, contributions, matched, keys)
 
 
 def _tables(

@@ -229,7 +229,7 @@ class Diagnostics(ResultTable, Owned):
         >>> print(diagnostics.sentences()[0])
         about ...% of rows and ...% of units were beyond rows=1...
         """
-        found, told = self.findings(confidence), []
+        found, lines = self.findings(confidence), []
         by_limit: dict[tuple[str, str], list[Finding]] = {}
         for one in found:
             whole = "" if one.of in ("rows", "units") else one.of
@@ -237,11 +237,11 @@ class Diagnostics(ResultTable, Owned):
         for (limit, _), several in by_limit.items():
             shares = " and ".join(f"{_percent(one)} of {one.of}" for one in several)
             suggestion = several[0].suggestion
-            told.append(f"about {shares} {_where(limit)}{f': {suggestion}' if suggestion else ''}")
-        told += [*map(str, self.shifts(confidence)), *self._unestimated]
+            lines.append(f"about {shares} {_where(limit)}{f': {suggestion}' if suggestion else ''}")
+        lines += [*map(str, self.shifts(confidence)), *self._unestimated]
         unit, most = self._diagnosis.people.unit, self.most_rows
-        told.append(f"In shares of rows, each {unit} counts with at most {most:,} of them.")
-        return tuple(told)
+        lines.append(f"In shares of rows, each {unit} counts with at most {most:,} of them.")
+        return tuple(lines)
 
     @property
     def _unestimated(self) -> list[str]:

@@ -23,7 +23,7 @@ _SAME = 1e-9  # floats that were computed in two ways are still the same edge
 _RUNS = (1, 2, 4, 8, 16)
 # With which probability noise alone is taken for values: anywhere, and next to values, so much less probable
 # with each octave further out, that a run of noise ten times as far out as values is seen about once in a
-# hundred million looks.
+# hundred million histograms.
 _ANYWHERE, _NEAR, _BY_OCTAVE = 1e-5, 3e-5, 5.0
 _INSIDE, _NEXT = 1e-4, 1e-3  # beside the middle of values: anywhere, and next to it
 # Where too few are seen: how much less values of other magnitudes than 1 are expected, by octave.
@@ -144,7 +144,7 @@ class Side:
             noise: deviation of a total's noise, for bounds that are one apart.
             other: the distance of the bound on the other side.
             unseen: what is returned where no bin has values.
-            before: what an earlier look saw, in wider bins.
+            before: an earlier histogram, with wider bins.
             inside: whether there are values on the other side of the centre, which is their middle.
         Returns:
             One of the edges, or a distance beyond them.

@@ -28,7 +28,7 @@ from sfumato.transformations import Edges
 # Of the share for finding bounds: to find where values are, then how far they go, and where they turn out to
 # be close together, once more.
 PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
-# Where there are more units than so many scales of the first look's noise, the looks after it tell as much
+# If there are more units than so many scales of the first histogram's noise, later ones show as much
 # with less of the share: ever less with the fourth root, down to a half of it, in steps that sums of years
 # keep short.
 _FEW, _LEAST_REST, _STEPS = 120.0, Fraction(1, 2), 64
@@ -40,10 +40,10 @@ _OCTAVES_AROUND = 6
 # Bins of the same width: so many that each has some times the scale of the noise.
 _LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
 # How often noise is taken for values nearer to zero than the others: seldom, as values that are close
-# together, as years are, would get bounds from zero on. Where there are some, the next look sees them.
+# together, as years are, would get bounds from zero on. If there are some, the next histogram shows them.
 _INWARDS = 1e-9
 _CLOSE = 8.0  # values of one sign, the largest no more times the smallest
-_RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which they are looked at more closely
+_RESOLVED = 6.0  # bins of the same width between bounds, with fewer of which a finer histogram is drawn
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Histogram:
 
 
 # Gives a noisy histogram with edges, for a part of what may be spent.
-Look = Callable[[Floats, Fraction], Histogram]
+DrawHistogram = Callable[[Floats, Fraction], Histogram]
 
 
 def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool = False) -> Floats:
@@ -93,7 +93,7 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool
     up: Floats
     if magnitudes is not None:
         least, most = map(float, magnitudes)
-        # Powers of two, of which none is next to an end: what is known makes no look worse.
+        # Powers of two, of which none is next to an end: what is known makes no histogram worse.
         powers = np.exp2(np.arange(math.ceil(math.log2(least)), math.floor(math.log2(most)) + 1.0))
         inside = powers[(powers > least * _APART) & (powers < most / _APART)]
         up = np.array([least, *inside, most], dtype=np.float64)
@@ -110,7 +110,7 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool
 
 
 def find_bounds(
-    look: Look,
+    draw: DrawHistogram,
     edges: Floats,
     noise: float,
     fixed: tuple[float | None, float | None] = (None, None),
@@ -120,22 +120,22 @@ def find_bounds(
     """Return inferred bounds: those with the least noise and clamping error, from noisy histograms.
 
     Args:
-        look: gives noisy histograms.
+        draw: gives noisy histograms.
         edges: of the first one, symmetric around zero.
         noise: deviation of a total's noise, for bounds that are one apart.
         fixed: bounds that are known.
-        sparing: whether looks at many units take less than their parts, as what is left goes to the answer.
+        sparing: whether histograms of many units take less than their parts; the release gets the rest.
     """
-    first = look(edges, PARTS[0])
+    first = draw(edges, PARTS[0])
     lower, upper = _reached(first)
     units = max(first.counts[(edges[:-1] >= lower) & (edges[1:] <= upper)].sum(), 0.0)
     rest = _rest(units / first.scale) if sparing else Fraction(1)
     near, far = sorted((abs(lower), abs(upper)))
     if lower * upper > 0 and far <= _CLOSE * near:
-        low, high = _close(look, first, (lower, upper), units, rest, noise, fixed)
+        low, high = _close(draw, first, (lower, upper), units, rest, noise, fixed)
     else:
         up = _finer(edges[edges > 0], far)
-        seen = look(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
+        seen = draw(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
         low, high = _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
     return max(low, float(edges[0])), min(high, float(edges[-1]))
 
@@ -147,7 +147,7 @@ def _rest(units: float) -> Fraction:
 
 
 def _close(
-    look: Look,
+    draw: DrawHistogram,
     first: Histogram,
     reached: tuple[float, float],
     units: float,
@@ -158,53 +158,53 @@ def _close(
     """Return inferred bounds of values of one sign that are close together, from histograms of even bins.
 
     Args:
-        look, noise, fixed: as of `find_bounds`.
-        first: the first look.
+        draw, noise, fixed: as of `find_bounds`.
+        first: the first histogram.
         reached: between which of its edges there are values.
         units: how many there are, about.
-        rest: how much of their parts looks have.
+        rest: how much of their parts histograms take.
     """
     edges, (low, high) = first.edges, reached
-    looks = [first]
+    drawn = [first]
     for part in (part * rest for part in PARTS[1:]):
         width = high - low
         if not width > 0:  # float64 has no other number there
             break
         each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
         bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
-        if len(looks) == 1:
+        if len(drawn) == 1:
             out = width * 2 ** (np.arange(FINE * 3) / FINE)
             even = np.linspace(low - width / 2, high + width / 2, bins + 1)
             around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), edges[0], edges[-1]))
         else:
-            around = _divided(looks[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
+            around = _divided(drawn[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
         if len(around) < bins:  # float64 has hardly any more between them
             break
-        seen = look(around, part)
+        seen = draw(around, part)
         centre = seen.middle
         sides = [side.coarse() for side in seen.from_centre(centre)]
         # Where values are seen on one side of the middle, less is enough to see them on the other. Where not
-        # even that is there, they are as far as a look before saw any, or all on one side.
+        # even that is there, they are as far as an earlier histogram had any, or all on one side.
         inside = any(side.last_run() for side in sides)
         if inside:
-            down, up = (_seen_before(looks, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1))
+            down, up = (_seen_before(drawn, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1))
             low, high = centre - down, centre + up
-        before = looks[-1] if len(looks) > 1 else None
+        before = drawn[-1] if len(drawn) > 1 else None
         low, high = _bounded(seen, centre, (low, high), noise, fixed, before, inside)
-        looks.append(seen)
+        drawn.append(seen)
         if high - low > width * _RESOLVED * 2 / bins:
             break
-    # No values were seen on the other side of zero: where a closer look sees all of them there, it is noise.
+    # No values were seen on the other side of zero: if a finer histogram has all of them there, it is noise.
     low, high = (max(low, 0.0), high) if reached[0] > 0 else (low, min(high, 0.0))
     return (low, high) if low < high else reached
 
 
-def _seen_before(looks: list[Histogram], centre: float, side: int, nearest: float) -> float:
+def _seen_before(drawn: list[Histogram], centre: float, side: int, nearest: float) -> float:
     """Return how far from a centre the last histogram with values on one side has them.
 
     In the bin that has the centre nothing is on either side.
     """
-    for one in reversed(looks):
+    for one in reversed(drawn):
         bins = one.from_centre(centre)[side].coarse()
         run = bins.last_run(inside=True)
         if run is not None:
@@ -266,11 +266,11 @@ def _bounded(
     """Return inferred bounds on both sides of a centre; the earlier ones if no values stand out.
 
     Args:
-        seen: the latest look.
+        seen: the latest histogram.
         centre: from which distances are counted.
         found: the bounds so far.
         noise, fixed: as of `find_bounds`.
-        before: the look before.
+        before: the histogram before.
         inside: whether values are seen on one side of the centre, which is their middle.
     """
     below, above = (side.coarse() for side in seen.from_centre(centre))
@@ -331,7 +331,7 @@ class Values:
         return admissible(lower, upper, (self.lower is not None, self.upper is not None))
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A description of the values whose bounds are inferred."""
         return f"{'totals of units' if self.totals else 'rows'} of {self.column!r}"
 
@@ -392,12 +392,12 @@ class ValueHistograms:
         looked = Query(engine.name, schema, self.query.unit, steps, (), None, None, None, (("n", asked),))
         return make_plan(looked, epsilon=epsilon, noise="laplace")
 
-    def look(self, edges: Floats, epsilon: Fraction) -> Histogram:
+    def draw(self, edges: Floats, epsilon: Fraction) -> Histogram:
         """Release a noisy histogram of the values, for an epsilon.
 
         Args:
             edges: increasing; the first and the last bin also have all that is beyond them.
-            epsilon: of this look.
+            epsilon: of this histogram.
         """
         plan = self.plan(edges, epsilon)
         shown = Release(plan, self._source[0], unsafe_words=self.words).to_arrow()

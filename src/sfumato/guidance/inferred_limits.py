@@ -41,7 +41,7 @@ from sfumato.release.release import Release
 if TYPE_CHECKING:
     from sfumato.api.table import Table
 
-# Of a look's budget, what counts private groups.
+# The part of the query's epsilon that counts private groups.
 _OF_GROUPS = Fraction(1, 4)
 # So many candidates in a row that are worse than the best end the search: noise grows from there on.
 _PATIENCE = 3
@@ -94,7 +94,7 @@ def contribution_query(
     Args:
         table: the rows.
         query: what is asked of them, with limits that stand in for those that are to be found.
-        epsilon: what the look costs.
+        epsilon: of the preliminary query.
         rows_matter: whether units may count with several rows in a group.
     Raises:
         BudgetError: the budget is too small for any noise.
@@ -124,14 +124,14 @@ class LimitInference:
     """A query of contributions, and the limits to be inferred from it.
 
     Args:
-        look: planned.
+        preliminary: the query of contributions.
         query: what is asked, with limits that stand in.
-        epsilon: what the look costs.
+        epsilon: of the preliminary query.
         free: whether groups and rows are to be found.
         most: the largest that they may be.
     """
 
-    look: ContributionQuery
+    preliminary: ContributionQuery
     query: Query
     epsilon: Fraction
     free: tuple[bool, bool]
@@ -147,7 +147,7 @@ class LimitInference:
 
         query = self.query
         start = query.max_groups or 1, query.max_rows
-        seen = self.look.draw(words)
+        seen = self.preliminary.draw(words)
         groups, rows = best_limits(
             seen, lambda *limits: plan(limited(query, limits)), start, self.free, self.most
         )
@@ -156,7 +156,7 @@ class LimitInference:
         of_groups, of_rows = seen.lost(groups, rows)
         # Where units' rows in a group are not looked at, nobody knows how many are left out of those.
         left_out = ("units' groups", of_groups) if seen.fullest is None else ("rows", of_rows)
-        return limited(query, (groups, rows)), Found.from_plans(what, value, self.look.plans, left_out)
+        return limited(query, (groups, rows)), Found.from_plans(what, value, self.preliminary.plans, left_out)
 
 
 def limit_inference(table: Table[Any], query: Query, epsilon: Fraction) -> LimitInference | None:
@@ -173,8 +173,8 @@ def limit_inference(table: Table[Any], query: Query, epsilon: Fraction) -> Limit
     if not any(free):
         return None
     matter = needs_rows and (wanted[1] or query.rows > 1)
-    look = contribution_query(table, query, epsilon, matter)
-    return LimitInference(look, query, epsilon, free, max_limits(table, query))
+    preliminary = contribution_query(table, query, epsilon, matter)
+    return LimitInference(preliminary, query, epsilon, free, max_limits(table, query))
 
 
 def max_limits(table: Table[Any], query: Query) -> tuple[int, int]:

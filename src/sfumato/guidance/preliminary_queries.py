@@ -42,7 +42,7 @@ from sfumato.release.release import check_error_columns
 if TYPE_CHECKING:
     from sfumato.api.table import Table
 
-# What looks take of epsilon where nobody says, and where limits alone are found: measured, in
+# The default part of epsilon for preliminary queries, and for limits alone: measured, in
 # docs/accuracy.md.
 AUTO_SHARE, AUTO_SHARE_OF_LIMITS = Fraction(3, 10), Fraction(1, 10)
 
@@ -52,15 +52,15 @@ class PreliminaryBudget:
     """The budget of preliminary queries and of the release after them, and how it is charged.
 
     Args:
-        looks: the epsilon of all looks together.
-        answer: gives the plan of the answer, after looks that cost so much.
-        begin: before the first look, pays for everything; or for nothing. It is given plans of the first
-            looks and of the answer, with stand-ins.
-        charge_query: certifies the plans of a look, and pays for it where that was not paid before.
-        charge_answer: does the same for the answer.
+        preliminary: the epsilon of all preliminary queries together.
+        answer: returns the plan of the release, after preliminary queries with this epsilon.
+        begin: charges for everything before the first query, or for nothing. It takes the plans of the
+            first queries and of the release, with placeholders.
+        charge_query: certifies the plans of a query, and charges for it unless that was charged before.
+        charge_answer: does the same for the release.
     """
 
-    looks: Fraction
+    preliminary: Fraction
     answer: Callable[[Query, Fraction], Plan]
     begin: Callable[[Sequence[Plan]], None]
     charge_query: Callable[[Sequence[Plan]], None]
@@ -78,11 +78,11 @@ def of_epsilon(
 
     Args:
         whole: the epsilon of everything.
-        beside: the part of it for what is asked beside; looks and the answer have the rest.
-        auto_share: the part of the rest for looks.
+        beside: the part of it for diagnostics; preliminary queries and the release have the rest.
+        auto_share: the part of the rest for preliminary queries.
         options: others of a release.
         pay: pays for everything: all that may be spent. Which noise the answer has, and so whether it needs
-            delta, may follow from what looks find.
+            delta, may follow from inferred bounds and limits.
     """
     epsilon, spends = whole - beside, ExactCost(whole, admissible_delta(options["delta"]))
     claims: list[Claim] = []
@@ -94,12 +94,12 @@ def of_epsilon(
     def answer(query: Query, spent: Fraction) -> Plan:
         return make_plan(query, epsilon=epsilon - spent, **options)
 
-    looks = epsilon * _part(auto_share)
+    preliminary = epsilon * _part(auto_share)
 
     def take(plans: Sequence[Plan]) -> None:
         claims[0].take(plans)
 
-    return PreliminaryBudget(looks, answer, begin, take, lambda plan: take([plan]))
+    return PreliminaryBudget(preliminary, answer, begin, take, lambda plan: take([plan]))
 
 
 def of_share(
@@ -115,14 +115,14 @@ def of_share(
 ) -> PreliminaryBudget:
     """Return the budget of preliminary queries within a share of a budget, each charged before it is drawn.
 
-    Each look is paid before it is drawn, and the answer, of which the noise follows from what they found,
-    before it reads rows. What looks leave goes to the answer.
+    Each query is charged before it is drawn, and the release, whose noise follows from what they show,
+    before it reads rows. The release gets what the queries leave.
 
     Args:
         query: what is asked, with stand-ins for what is to be found.
         budget: that pays.
-        share: the part of it for looks and answer.
-        auto_share: the part of that for looks.
+        share: the part of it for preliminary queries and the release.
+        auto_share: the part of that for preliminary queries.
         options: others of a release.
         paid: to which is added what a ledger enters.
         form: gives the canonical form of a plan.
@@ -131,10 +131,10 @@ def of_share(
     part = _part(auto_share)
     whole = Share.of(budget, share)
     plan, way = whole.times(1 - part).best(query, options)
-    asked, told = {**options, "noise": plan.noise.name}, query.told
+    fixed, name = {**options, "noise": plan.noise.name}, query.told
 
     def answer(one: Query, spent: Fraction) -> Plan:
-        return whole.by(way).less(spent).best(one, asked)[0]
+        return whole.by(way).less(spent).best(one, fixed)[0]
 
     def pay(plans: Sequence[Plan], what: str, form: CanonicalForm | None = None) -> None:
         paid.extend(payment(budget, plans, what, form=form, made_up=made_up)())
@@ -143,8 +143,8 @@ def of_share(
         whole.times(part).pure_epsilon(way),
         answer,
         lambda _: None,
-        lambda plans: pay(plans, f"a look for {told}"),
-        lambda found: pay([found], told, partial(form, found)),
+        lambda plans: pay(plans, f"a look for {name}"),
+        lambda found: pay([found], name, partial(form, found)),
     )
 
 
@@ -155,7 +155,7 @@ def _part(given: object) -> Fraction:
     return share
 
 
-# Of what looks cost, limits take a third where there are bounds to be found as well.
+# Of the epsilon of preliminary queries, limits take a third where there are bounds to be found as well.
 _OF_LIMITS = Fraction(1, 3)
 
 
@@ -199,7 +199,7 @@ class AutomaticQuery:
 
     def plan(
         self,
-        means: PreliminaryBudget,
+        budget: PreliminaryBudget,
         *,
         check: Callable[[Plan], Plan] = lambda plan: plan,
         confidence: float | None = None,
@@ -207,10 +207,10 @@ class AutomaticQuery:
     ) -> Plan:
         """Release the preliminary queries, and return the plan of the query with inferred bounds and limits.
 
-        All that depends on the question alone is checked before the first look is drawn.
+        All that depends on the query alone is checked before the first preliminary query is drawn.
 
         Args:
-            means: what looks and the answer may cost, and what pays.
+            budget: of the preliminary queries and the release.
             check: gives the whole plan of one with stand-ins, or refuses what else cannot be.
             confidence: of error bars beside the outputs, for which there must be names.
             unsafe_words: a source of random words for tests.
@@ -219,40 +219,40 @@ class AutomaticQuery:
         """
         check_preliminary(self.engine)
         # With stand-ins: what it refuses, it refuses before a row is read.
-        trial = means.answer(self.query, means.looks)
+        trial = budget.answer(self.query, budget.preliminary)
         if confidence is not None:
             check_error_columns(trial, confidence)
         self.engine.check_release(check(trial), unsafe_words)
         values = open_values(self.aggregates, self.query.max_rows)
-        of_limits = means.looks * (_OF_LIMITS if values else 1)
+        of_limits = budget.preliminary * (_OF_LIMITS if values else 1)
         limits = limit_inference(self.table, self.query, of_limits) if self.table._auto_limits else None
-        for_bounds = means.looks - (of_limits if limits is not None else 0)
-        looks, each = self._looks(values, for_bounds, unsafe_words)
-        first = [] if limits is None else [*limits.look.plans]
+        for_bounds = budget.preliminary - (of_limits if limits is not None else 0)
+        queries, each = self._histograms(values, for_bounds, unsafe_words)
+        first = [] if limits is None else [*limits.preliminary.plans]
         first += [
-            one.plan(one.edges, each * LEAST_LOOK) for one in looks.values() if one.known is None
+            one.plan(one.edges, each * LEAST_LOOK) for one in queries.values() if one.known is None
         ]  # which refuses what cannot be looked at
-        means.begin([*first, check(trial)])
-        query, told = self.query, tuple[Found, ...]()
+        budget.begin([*first, check(trial)])
+        query, inferred = self.query, tuple[Found, ...]()
         if limits is not None:
-            means.charge_query(limits.look.plans)
-            query, one_found = limits.find(lambda q: means.answer(q, means.looks), unsafe_words)
-            told = (one_found,)
-            trial = means.answer(query, means.looks)
+            budget.charge_query(limits.preliminary.plans)
+            query, one_found = limits.find(lambda q: budget.answer(q, budget.preliminary), unsafe_words)
+            inferred = (one_found,)
+            trial = budget.answer(query, budget.preliminary)
             values = open_values(self.aggregates, query.max_rows)
-        looks, each = self._looks(values, for_bounds, unsafe_words)
+        queries, each = self._histograms(values, for_bounds, unsafe_words)
         found = {}
-        for value, looking in looks.items():
+        for value, histograms in queries.items():
             noise = max(per_width(trial, name) for name, other in values.items() if other == value)
-            found[value] = self._found(value, looking, each, noise, means.charge_query)
+            found[value] = self._found(value, histograms, each, noise, budget.charge_query)
         asked = bounded(self.aggregates, {name: found[value][0] for name, value in values.items()})
-        told += tuple(one_found for _, one_found in found.values())
-        spent = sum((f.epsilon for f in told), Fraction(0))
-        plan = check(means.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
-        means.charge_answer(plan)
-        return replace(plan, found=told)
+        inferred += tuple(one_found for _, one_found in found.values())
+        spent = sum((f.epsilon for f in inferred), Fraction(0))
+        plan = check(budget.answer(replace(query, aggregates=asked, series=None, totals=None), spent))
+        budget.charge_answer(plan)
+        return replace(plan, found=inferred)
 
-    def _looks(
+    def _histograms(
         self, values: Mapping[str, Values], epsilon: Fraction, words: Words | None
     ) -> tuple[dict[Values, ValueHistograms], Fraction]:
         """Return the preliminary histograms of each kind of values, and the epsilon of each."""
@@ -266,7 +266,7 @@ class AutomaticQuery:
     def _found(
         self,
         value: Values,
-        looking: ValueHistograms,
+        histograms: ValueHistograms,
         epsilon: Fraction,
         noise: float,
         pay: Callable[[Sequence[Plan]], None],
@@ -274,15 +274,15 @@ class AutomaticQuery:
         """Return inferred bounds after preliminary histograms, and what these cost."""
         drawn = list[Plan]()
         ends: tuple[float | Fraction, float | Fraction]
-        if looking.known is not None:
-            ends = looking.known
+        if histograms.known is not None:
+            ends = histograms.known
         else:
 
-            def look(edges: Any, part: Fraction) -> Any:
-                drawn.append(looking.plan(edges, epsilon * part))
+            def draw(edges: Any, part: Fraction) -> Any:
+                drawn.append(histograms.plan(edges, epsilon * part))
                 pay(drawn[-1:])
-                return looking.look(edges, epsilon * part)
+                return histograms.draw(edges, epsilon * part)
 
-            ends = find_bounds(look, looking.edges, noise, value.fixed)
+            ends = find_bounds(draw, histograms.edges, noise, value.fixed)
         both = value.within(ends)
-        return both, Found.from_plans(f"bounds of the {value.told}", tuple(map(float, both)), drawn)
+        return both, Found.from_plans(f"bounds of the {value.description}", tuple(map(float, both)), drawn)

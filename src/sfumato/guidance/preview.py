@@ -93,8 +93,8 @@ class Preview(Told, ResultTable):
     def _card(self) -> Card:
         names = self.table.column_names
         rows = [[_shown(name, row[name]) for name in names] for row in self.table.to_pylist()]
-        told = f"Preview: error bars of {self.confidence * 100:g}%, by budget and size of group"
-        return Card(told, [Rows(names, rows, left=0), Sentences(self.notes)])
+        title = f"Preview: error bars of {self.confidence * 100:g}%, by budget and size of group"
+        return Card(title, [Rows(names, rows, left=0), Sentences(self.notes)])
 
     def __str__(self) -> str:
         """Return the numbers as a table of text, with what was assumed."""
@@ -238,10 +238,10 @@ def _notes(
         "the exact number; in that with _error: the error bar that a release shows, which may be wider. What "
         "limits and bounds cut is in neither."
     ]
-    told = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
-    if told:
+    wide = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
+    if wide:
         found.append(
-            f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(told)}. "
+            f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(wide)}. "
             "Where you know about where, say it in Python: preview(epsilon=..., means={column: number})."
         )
     if query.private_groups:

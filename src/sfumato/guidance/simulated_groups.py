@@ -344,7 +344,7 @@ def _batch(
         if measurement.series is None and measurement.totals is None:
             copies: Any = (_Kept if kept else SideBySide)(noise, draws)
             measurement, each, draws = replace(measurement, noise=copies), each * draws, 1
-        else:  # which are told by keys
+        else:  # which have keys
             public: Any = query.public_keys
             keys = [column.combine_chunks() for column in public.columns]
     keys = keys or [pa.nulls(each, pa.int64()) for _ in query.keys]

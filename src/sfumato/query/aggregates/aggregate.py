@@ -46,7 +46,7 @@ class Call:
     named: Mapping[str, Any]
 
 
-def asked(*sql_names: str, counts: bool = False) -> Callable[[F], F]:
+def aggregate_function(*sql_names: str, counts: bool = False) -> Callable[[F], F]:
     """Decorate a function that makes an aggregate, so that the aggregate records its call.
 
     The call is not one of its fields, so aggregates of two different calls can be equal.
@@ -214,8 +214,8 @@ class Aggregate(Suggesting, Spelled, ABC):
         """
         raise AssertionError(f"{type(self).__name__} has no statistics of its own")
 
-    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
-        """Return the estimates of an aggregate with survey weights; `asked` has the weights."""
+    def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
+        """Return the estimates of an aggregate with survey weights; `aggregate` has the weights."""
         raise AssertionError(f"{type(self).__name__} has no weighted form")
 
     @abstractmethod

@@ -9,7 +9,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise.laws import Floats
-from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
 from sfumato.query.choices import DistinctMethod
@@ -40,9 +40,9 @@ class CountRows(Aggregate):
         count, null_count = (design.base or "", "") if self.column is None else design.counted(self.column)
         return (CountEstimate(name, count, null_count, whole=True),)
 
-    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+    def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
         """Return the estimate of a count of the population: the sum of weights."""
-        return (CountEstimate(name, design.weighted(asked).names[0]),)
+        return (CountEstimate(name, design.weighted(aggregate).names[0]),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +102,7 @@ class CountDistinct(Aggregate):
         return (CountEstimate(name, statistic.names[0], whole=True),)
 
 
-@asked("COUNT", "CUMULATIVE_COUNT", "ANON_COUNT", counts=True)
+@aggregate_function("COUNT", "CUMULATIVE_COUNT", "ANON_COUNT", counts=True)
 def count(
     column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
 ) -> Aggregate:
@@ -127,7 +127,7 @@ def count(
     return weighted(CountRows(name), weights_of("count", weight, max_weight))
 
 
-@asked()
+@aggregate_function()
 def count_units() -> Aggregate:
     """Count privacy units (people): each counts once in each of its groups.
 
@@ -142,7 +142,7 @@ def count_units() -> Aggregate:
     return CountPrivacyUnits()
 
 
-@asked("APPROX_COUNT_DISTINCT", counts=True)
+@aggregate_function("APPROX_COUNT_DISTINCT", counts=True)
 def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
     """Count the different values of a column that are not NULL and not NaN.
 

@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, asked, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import Automatic
 from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_UNITS, Estimate
@@ -95,7 +95,7 @@ class Cumulative(Aggregate):
         return (CumulativeEstimate(name, wide=wide, **fields),)
 
 
-@asked()
+@aggregate_function()
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     """Add up a count or a sum over all time steps up to each, with little more noise than one step has.
 

@@ -14,7 +14,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, asked
+from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Combination(Derived):
         return RatioEstimate(name, first=top, second=bottom) if self.divides else top
 
 
-@asked()
+@aggregate_function()
 def ratio(first: str, second: str) -> Aggregate:
     """Divide one output by another one, with an error bar for both together.
 
@@ -221,7 +221,7 @@ def ratio(first: str, second: str) -> Aggregate:
     return Ratio(*_names("ratio", first, second))
 
 
-@asked()
+@aggregate_function()
 def difference(first: str, second: str) -> Aggregate:
     """Take one output from another one, with an error bar for both together.
 

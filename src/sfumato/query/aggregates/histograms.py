@@ -19,7 +19,7 @@ from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction, one_of, truth_value
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, check_numeric, column_name
 from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, weighted, weights_of
@@ -94,9 +94,9 @@ class InBins(Aggregate):
         """Return the estimates of a histogram's bins."""
         return self._estimates(design, name, None)
 
-    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+    def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
         """Return the estimates of a histogram of the population."""
-        return self._estimates(design, name, asked.weights)
+        return self._estimates(design, name, aggregate.weights)
 
     def _estimates(self, design: Design, name: str, weights: Weights | None) -> tuple[Estimate, ...]:
         """Return estimates of numbers or shares in bins; the same bins are counted once for both."""
@@ -144,7 +144,7 @@ class InBins(Aggregate):
         return made
 
 
-@asked("HISTOGRAM")
+@aggregate_function("HISTOGRAM")
 def histogram(
     column: str,
     edges: Sequence[Number],
@@ -205,7 +205,7 @@ def histogram(
     return weighted(asked, weights_of("histogram", weight, max_weight))
 
 
-@asked("VALUE_COUNTS")
+@aggregate_function("VALUE_COUNTS")
 def value_counts(
     column: str,
     values: Sequence[Any],

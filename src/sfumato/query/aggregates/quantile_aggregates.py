@@ -20,7 +20,7 @@ from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
     Unbounded,
-    asked,
+    aggregate_function,
     bounds_of,
     column_name,
 )
@@ -128,7 +128,9 @@ class Quantiles(BoundedAggregate):
         )
 
 
-@asked("APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "ANON_QUANTILES", "ANON_PERCENTILE_CONT")
+@aggregate_function(
+    "APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "ANON_QUANTILES", "ANON_PERCENTILE_CONT"
+)
 def quantiles(
     column: str,
     ranks: Sequence[float] | float,
@@ -168,7 +170,7 @@ def quantiles(
     return _of_ranks(quantiles, column, floats, (("ranks", floats),), lower, upper, error_bars, False)
 
 
-@asked()
+@aggregate_function()
 def quantile(
     column: str,
     rank: float,
@@ -196,7 +198,7 @@ def quantile(
     return _of_ranks(quantile, column, (one,), (("rank", one),), lower, upper, error_bars)
 
 
-@asked("MEDIAN")
+@aggregate_function("MEDIAN")
 def median(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -217,7 +219,7 @@ def median(
     return _of_ranks(median, column, (0.5,), (), lower, upper, error_bars)
 
 
-@asked("MIN")
+@aggregate_function("MIN")
 def min(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
@@ -241,7 +243,7 @@ def min(
     return _of_ranks(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
 
 
-@asked("MAX")
+@aggregate_function("MAX")
 def max(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:

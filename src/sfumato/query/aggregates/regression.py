@@ -15,7 +15,13 @@ from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, asked, check_numeric, checked_bounds, column_name
+from sfumato.query.aggregates.aggregate import (
+    Aggregate,
+    aggregate_function,
+    check_numeric,
+    checked_bounds,
+    column_name,
+)
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Schema
 from sfumato.transformations import CrossMoments
@@ -154,7 +160,7 @@ class LinearRegression(OfColumns):
 Bounds = Mapping[str, tuple[Number, Number]]
 
 
-@asked("COVAR_POP")
+@aggregate_function("COVAR_POP")
 def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     """Return the population covariance of two columns, over rows with a value of both.
 
@@ -173,7 +179,7 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     return Covariance(_blocks("covariance", (x, y), bounds))
 
 
-@asked("CORR")
+@aggregate_function("CORR")
 def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     """Return the correlation of two columns, over rows with a value of both; 0 where one does not vary.
 
@@ -190,7 +196,7 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
     return Correlation(_blocks("correlation", (x, y), bounds))
 
 
-@asked("LINEAR_REGRESSION")
+@aggregate_function("LINEAR_REGRESSION")
 def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> Aggregate:
     """Explain a column by others, linearly, with an intercept, over rows with a value of all.
 

@@ -15,7 +15,7 @@ from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, asked, column_name
+from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import with_bounds
 from sfumato.query.aggregates.estimate import (
     LARGEST_WHOLE,
@@ -72,9 +72,9 @@ class Sum(BoundedAggregate):
             SumEstimate(name, count, null_count, moments.names[0], centre=centre, whole=integer, wide=wide),
         )
 
-    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+    def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
         """Return the estimate of the population's sum."""
-        return (SumEstimate(name, **_weighted(design, asked)),)
+        return (SumEstimate(name, **_weighted(design, aggregate)),)
 
     def _of_units(self, design: Design, name: str, integer: bool, wide: bool) -> Estimate:
         lower, upper = self.lower, self.upper
@@ -160,12 +160,12 @@ class Mean(BoundedAggregate):
             ),
         )
 
-    def weighted_estimates(self, design: Design, name: str, asked: Weighted) -> tuple[Estimate, ...]:
+    def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
         """Return the estimate of the population's mean."""
         # Like one row of a mean without weights, or less, where there is less noise.
-        least = float(asked.weights.most * min(Fraction(1), design.multiplier))
+        least = float(aggregate.weights.most * min(Fraction(1), design.multiplier))
         lower, upper = float(self.lower), float(self.upper)
-        return (MeanEstimate(name, least=least, lower=lower, upper=upper, **_weighted(design, asked)),)
+        return (MeanEstimate(name, least=least, lower=lower, upper=upper, **_weighted(design, aggregate)),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,7 +194,7 @@ class StandardDeviation(BoundedAggregate):
         return (StandardDeviationEstimate(name, upper=width / 2, **_spread(design, self)),)
 
 
-@asked("SUM", "CUMULATIVE_SUM", "ANON_SUM")
+@aggregate_function("SUM", "CUMULATIVE_SUM", "ANON_SUM")
 def sum(
     column: str,
     *,
@@ -249,7 +249,7 @@ def sum(
     )
 
 
-@asked("COUNTIF", "COUNT_IF", counts=True)
+@aggregate_function("COUNTIF", "COUNT_IF", counts=True)
 def count_if(column: str) -> Aggregate:
     """Count the rows in which a column is true.
 
@@ -268,7 +268,7 @@ def count_if(column: str) -> Aggregate:
     return CountIf(column_name("count_if", column))
 
 
-@asked("AVG", "ANON_AVG")
+@aggregate_function("AVG", "ANON_AVG")
 def mean(
     column: str,
     *,
@@ -304,7 +304,7 @@ def mean(
     )
 
 
-@asked("STRATIFIED_PROPORTION")
+@aggregate_function("STRATIFIED_PROPORTION")
 def proportion(
     column: str,
     *,
@@ -351,7 +351,7 @@ def proportion(
     return stratified(column, stratum, asked, population, confidence)
 
 
-@asked("VARIANCE", "VAR_POP", "ANON_VAR_POP")
+@aggregate_function("VARIANCE", "VAR_POP", "ANON_VAR_POP")
 def variance(
     column: str,
     *,
@@ -379,7 +379,7 @@ def variance(
     return with_bounds(variance, column, (lower, upper), magnitudes, Variance)
 
 
-@asked("STDDEV", "STDDEV_POP", "ANON_STDDEV_POP")
+@aggregate_function("STDDEV", "STDDEV_POP", "ANON_STDDEV_POP")
 def stddev(
     column: str,
     *,
@@ -482,9 +482,9 @@ class SumEstimate(Estimate):
         return {self.total: 1.0} | {n: sign * self.centre for n, sign in self.signs.items()}
 
 
-def _weighted(design: Design, asked: Weighted) -> dict[str, Any]:
+def _weighted(design: Design, aggregate: Weighted) -> dict[str, Any]:
     """Return the noisy statistics of a weighted sum or mean: sums of weights, and of values times weights."""
-    made = design.weighted(asked)
+    made = design.weighted(aggregate)
     assert made.grid is not None
     return {
         "count": made.names[0],

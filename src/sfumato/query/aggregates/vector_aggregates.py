@@ -14,7 +14,7 @@ from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.framework import AtomDomain
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.aggregates.aggregate import Aggregate, asked, column_name, short
+from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
 from sfumato.query.choices import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
@@ -132,7 +132,7 @@ class VectorMean(VectorSum):
         )
 
 
-@asked("VECTOR_SUM")
+@aggregate_function("VECTOR_SUM")
 def vector_sum(
     column: str, *, length: int, bound: Number, norm: VectorNorm = "l2", per: Bounded = "unit"
 ) -> Aggregate:
@@ -166,7 +166,7 @@ def vector_sum(
     return VectorSum(*_checked("vector_sum", column, length, bound, norm), per)
 
 
-@asked("VECTOR_AVG")
+@aggregate_function("VECTOR_AVG")
 def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
     """Average a column of vectors of one length, entry by entry, over the rows that have one.
 
