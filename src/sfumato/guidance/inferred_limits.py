@@ -61,7 +61,6 @@ class ContributionQuery:
     """
 
     table: Table[Any]
-    names: Names
     contributions: Plan
     counted: tuple[Table[Any], Plan] | None
     number: int
@@ -116,7 +115,7 @@ def contribution_query(
     of = {"fullest": names("fullest")} if rows_matter else {}
     of |= {"groups": names("groups")} if query.keys else {}
     plan = make_plan(one_row(people, histograms(of)), epsilon=part)
-    return ContributionQuery(people, names, plan, counted, number)
+    return ContributionQuery(people, plan, counted, number)
 
 
 @dataclass(frozen=True)

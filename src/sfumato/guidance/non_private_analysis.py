@@ -440,49 +440,44 @@ class NonPrivateAnalysis(ResultTable):
             scores.append(sum(logs) / len(logs))
         return int(np.argmin(scores))
 
-    def _of_points(self) -> dict[str, list[Any]]:
-        return {
-            "point": list(range(len(self.points))),
-            "groups": [p.limits.groups for p in self.points],
-            "rows": [p.limits.rows for p in self.points],
-            "total_rows": [p.limits.total_rows for p in self.points],
-            "bounds": [p.limits.bounds_text for p in self.points],
-        }
+    def _point_columns(self, place: int) -> dict[str, Any]:
+        """Return what the analysis's tables say of a point: its place, limits and bounds."""
+        limits = self.points[place].limits
+        named = {"groups": limits.groups, "rows": limits.rows, "total_rows": limits.total_rows}
+        return {"point": place} | named | {"bounds": limits.bounds_text}
 
     def _totals(self) -> pa.Table:
         rows = []
         for i, p in enumerate(self.points):
-            limits = {name: values[i] for name, values in self._of_points().items()}
+            shown = {"groups_shown": float(p.shown.sum())}
             for name in self.outputs:
-                t = p.totals(name)
-                rows.append(limits | {"groups_shown": float(p.shown.sum()), "output": name} | vars(t))
-        whole = dict.fromkeys(("point", "groups", "rows", "total_rows"), pa.int64())
-        texts = dict.fromkeys(("bounds", "output"), pa.string())
-        names = ["point", "groups", "rows", "total_rows", "bounds", "groups_shown", "output"]
-        names += ["bias", "choice", "noise", "rmse", "error"]
-        types = {**dict.fromkeys(names, pa.float64()), **whole, **texts}
-        return pa.Table.from_pylist(rows, pa.schema([(name, types[name]) for name in names]))
+                rows.append(self._point_columns(i) | shown | {"output": name} | vars(p.totals(name)))
+        return pa.Table.from_pylist(rows, _TOTALS_SCHEMA)
 
     def _by_group(self) -> pa.Table:
-        size = len(self.points[0].shown)
+        keys = dict(zip(self.keys.column_names, self.keys.columns, strict=True))
         tables = []
         for i, p in enumerate(self.points):
-            for name in self.outputs:
-                cell = p.cells[name]
-                limits = {n: values[i] for n, values in self._of_points().items()}
-                given: dict[str, Any] = {}
-                for column, value in limits.items():
-                    kind = pa.string() if column == "bounds" else pa.int64()
-                    given[column] = pa.repeat(pa.scalar(value, kind), size)
-                given["output"] = pa.repeat(pa.scalar(name, pa.string()), size)
+            for name, cell in ((name, p.cells[name]) for name in self.outputs):
+                same = self._point_columns(i) | {"output": name}
                 numbers = {
                     "shown": p.shown, "exact": cell.exact, "bias": cell.bias, "choice": cell.choice,
                     "noise": cell.noise, "rmse": np.sqrt(cell.squares),
                 }  # fmt: skip
-                given |= {n: arrow_column(np.asarray(v, np.float64)) for n, v in numbers.items()}
-                keys = dict(zip(self.keys.column_names, self.keys.columns, strict=True))
-                tables.append(pa.table(keys | given))
+                columns = {
+                    column: pa.repeat(pa.scalar(value, _TOTALS_SCHEMA.field(column).type), len(p.shown))
+                    for column, value in same.items()
+                }
+                columns |= {n: arrow_column(np.asarray(v, np.float64)) for n, v in numbers.items()}
+                tables.append(pa.table(keys | columns))
         return pa.concat_tables(tables)
+
+
+_TOTALS_SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("point", "groups", "rows", "total_rows")]
+    + [("bounds", pa.string()), ("groups_shown", pa.float64()), ("output", pa.string())]
+    + [(name, pa.float64()) for name in ("bias", "choice", "noise", "rmse", "error")]
+)
 
 
 def _short(value: float) -> str:

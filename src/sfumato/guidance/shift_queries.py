@@ -32,16 +32,12 @@ from sfumato.guidance.shifts import (
     ShiftFormula,
     bases,
     basis,
-    clip,
     linear,
     part_of,
-    plus,
     quantile,
     shares,
     sides,
     statistic,
-    times,
-    total,
 )
 from sfumato.noise.noise_sums import Interval
 from sfumato.plan.noisy_statistics import NoisyNumbers
@@ -266,7 +262,7 @@ class ShiftQueries:
         def side(at: Sequence[Interval], limited: bool, k: int) -> Interval:
             def signed(*key: int) -> Interval:  # from -1 to 1
                 place = places_of[key]
-                return plus(-1, times(2, part_of(at[place], at[place + 1])))
+                return part_of(at[place], at[place + 1]).scaled(2).shifted(-1)
 
             scales = [column.scale(limited) for column in columns]
             products = {(one[0], one[-1]): signed(*one, -1) for one in places if (*one, -1) in places_of}
@@ -326,7 +322,7 @@ class ShiftQueries:
             return error.of_shares(at, noise)
 
         def of_end(at: Sequence[Interval], _: bool, end: LimitEstimate) -> Interval:
-            return clip(at[0], 0, 1).map(partial(end.end, numbers=noise))
+            return at[0].clipped(0, 1).map(partial(end.end, numbers=noise))
 
         limited, without, _ = proportion.sums
         questions = [proportion, sides(error.name, in_strata, of_error)]
@@ -352,7 +348,7 @@ class ShiftQueries:
 
         def of_rank(at: Sequence[Interval], limited: bool) -> Interval:
             value = quantile(at, places)
-            return clip(value, column.lower, column.upper) if limited else value
+            return value.clipped(column.lower, column.upper) if limited else value
 
         made = zip(of.outputs(name), of.ranks, strict=True)
         return [sides(output, [sums(rank, 1), sums(rank, 2)], of_rank) for output, rank in made]
@@ -420,14 +416,15 @@ class ShiftQueries:
                 del left[: len(part.sums)]
 
             def side(some: WeightedSum, i: int) -> Interval:
-                of_both = ((times(float(w), each[n].both[i])) for n, w in some.terms)
-                return plus(float(some.constant), total(list(of_both)))
+                of_both = (each[n].both[i].scaled(float(w)) for n, w in some.terms)
+                return sum(of_both, ZERO).shifted(float(some.constant))
 
             if bottom.terms:
                 return Ends(*(side(top, i) / side(bottom, i) for i in (0, 1)))
             # What nothing shifts is in neither.
-            moved = [times(float(w / bottom.constant), each[n].difference) for n, w in top.terms if n in each]
-            return Ends(ZERO, ZERO, total(moved))
+            factors = {n: float(w / bottom.constant) for n, w in top.terms if n in each}
+            moved = (each[n].difference.scaled(w) for n, w in factors.items())
+            return Ends(ZERO, ZERO, sum(moved, ZERO))
 
         sums = tuple(weights for part in found.values() for weights in part.sums)
         against = next((one.against for one in found.values() if one.against == ENOUGH), None)

@@ -243,11 +243,11 @@ def statistic(
 
     def cross(i: int, j: int) -> Interval:
         square = means[i].squared() if i == j else means[i] * means[j]
-        found = times(half[i] * half[j], products[i, j] - square)
-        return clip(found, 0, math.inf) if i == j else found
+        found = (products[i, j] - square).scaled(half[i] * half[j])
+        return found.clipped(0, math.inf) if i == j else found
 
     if isinstance(of, Mean):
-        return plus(centre[0], times(half[0], means[0]))
+        return means[0].scaled(half[0]).shifted(centre[0])
     if isinstance(of, Variance):
         return cross(0, 0)
     if isinstance(of, StandardDeviation):
@@ -259,7 +259,7 @@ def statistic(
     below = (cross(0, 0) * cross(1, 1)).map(np.sqrt)
     if below.low <= 0 and below.low == below.high:
         return ZERO
-    return clip(cross(0, 1) / below, -1, 1)
+    return (cross(0, 1) / below).clipped(-1, 1)
 
 
 def _coefficient(
@@ -338,30 +338,7 @@ def bases(of: Aggregate, count: int) -> list[tuple[int, ...]]:
 
 def part_of(one: Interval, rest: Interval) -> Interval:
     """Return the interval of the part that one number has in the sum of two."""
-    one, rest = (clip(some, 0, math.inf) for some in (one, rest))
+    one, rest = (some.clipped(0, math.inf) for some in (one, rest))
     pairs = (float(one.low), float(rest.high)), (float(one.high), float(rest.low))
     low, high = (a / (a + b) if a + b > 0 else math.nan for a, b in pairs)
     return between(low, high)
-
-
-def total(numbers: Sequence[Interval]) -> Interval:
-    """Return the interval of a sum of shifts or numbers."""
-    found = ZERO
-    for one in numbers:
-        found += one
-    return found
-
-
-def clip(one: Interval, low: float, high: float) -> Interval:
-    """Return an interval clamped to a range."""
-    return one.map(lambda x: np.clip(x, low, high))
-
-
-def times(factor: float, one: Interval) -> Interval:
-    """Return the interval of a multiple."""
-    return one * between(factor, factor)
-
-
-def plus(number: float, one: Interval) -> Interval:
-    """Return the interval of a sum with a number."""
-    return one.map(lambda x: x + number)

@@ -328,6 +328,19 @@ class Interval:
         """Apply an increasing function to the ends of confidence intervals of noisy sums."""
         return Interval(increasing(self.low), increasing(self.high))
 
+    def clipped(self, low: float, high: float) -> Interval:
+        """Return the confidence intervals of numbers that are clamped to a range."""
+        return self.map(lambda end: np.clip(end, low, high))
+
+    def shifted(self, number: float) -> Interval:
+        """Return the confidence intervals of sums with a number."""
+        return Interval(self.low + number, self.high + number)
+
+    def scaled(self, factor: float) -> Interval:
+        """Return the confidence intervals of multiples, also by a factor below 0."""
+        ends = self.low * factor, self.high * factor
+        return Interval(np.minimum(*ends), np.maximum(*ends))
+
     def squared(self) -> Interval:
         """Return the confidence intervals of the squares of noisy sums."""
         squares = self.low**2, self.high**2

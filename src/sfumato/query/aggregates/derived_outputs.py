@@ -304,16 +304,12 @@ class CombinationEstimate(DerivedEstimate):
         sums = [(weight, e) for weight, e in self.terms if e.linear is not None]
         others = [(weight, e) for weight, e in self.terms if e.linear is None]
         each = failure / max(1, len(others) + bool(sums))
-        found = _number(self.constant)
+        found = Interval(np.array([self.constant]), np.array([self.constant]))
         if weights := _linear(sums):
             found = found + linear_interval(numbers, weights, each)
         for weight, e in others:
-            found = found + _number(weight) * e.interval(numbers, each)
+            found = found + e.interval(numbers, each).scaled(weight)
         return found
-
-
-def _number(exact: float) -> Interval:
-    return Interval(np.array([exact]), np.array([exact]))
 
 
 def _linear(terms: Iterable[tuple[float, Estimate]]) -> dict[str, float] | None:

@@ -291,7 +291,7 @@ def covariance_interval(
         noises.ratio(values, {t.total: 1.0}, rows, (-t.half_range, t.half_range), failure) for t in terms
     ]
     squared = means[0].squared() if len(terms) == 1 else means[0] * means[1]
-    return mean_product.map(lambda x: x + shift) - squared
+    return mean_product.shifted(shift) - squared
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ class CovarianceEstimate(CrossEstimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of a covariance from those of three ratios."""
         found = self.moment_interval(numbers, 0, 1, failure / 3)
-        return found.map(lambda x: np.clip(x, self.lower, self.upper))
+        return found.clipped(self.lower, self.upper)
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class StratifiedEstimate(Estimate):
 
     def of_mean(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the stratified proportion without noise."""
-        return linear_interval(numbers, self.weights, failure).map(lambda x: np.clip(x, 0.0, 1.0))
+        return linear_interval(numbers, self.weights, failure).clipped(0.0, 1.0)
 
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
         """Return the noise law of the yes-count of each stratum, or a wider one."""

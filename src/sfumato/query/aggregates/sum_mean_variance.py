@@ -421,7 +421,7 @@ class MeanEstimate(Estimate):
         """Return Fieller's interval of a mean, within its bounds."""
         within = self.lower - self.centre, self.upper - self.centre
         mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
-        return mean.map(lambda x: x + self.centre)
+        return mean.shifted(self.centre)
 
 
 @dataclass(frozen=True)
