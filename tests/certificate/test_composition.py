@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from decimal import localcontext
 from fractions import Fraction
 
 import mpmath as mp
@@ -10,14 +11,20 @@ import pytest
 
 from sfumato.certificate import composition
 from sfumato.certificate.composition import Loss
+from sfumato.certificate.description import _steps_left
 
 ZERO = Fraction(1, 10**30)  # nothing is enough
 
 
 @pytest.fixture(autouse=True)
 def many_digits():
-    with mp.workdps(60):
+    _steps_left.set(1 << 62)
+    with mp.workdps(60), localcontext(composition.DIGITS):
         yield
+
+
+def coin(loss, times=1, part=2):
+    return loss, loss**2 / part, times
 
 
 def exact(x):
@@ -73,8 +80,6 @@ def test_directed_functions(seed):
         assert true < exact(composition.exp_above(x)) < true * (1 + near)
         tail, high = mp.ncdf(-exact(abs(x))), exact(composition.tail_above("gaussian", abs(x)))
         assert tail <= high and (abs(x) > 36 or high < tail * (1 + near))
-        root = composition.root_above(abs(x))
-        assert root**2 >= abs(x) and root**2 <= abs(x) * (1 + Fraction(1, 2**58))
 
 
 @pytest.mark.parametrize("mu", ["0.0003", "0.02", "0.23", "1", "4", "30"])
@@ -138,19 +143,20 @@ def test_pure_losses_by_enumeration(pure):
     whole = sum(p * n for p, n in pure)
     for epsilon in (whole * Fraction(i, 10) for i in range(11)):
         true = mp.fsum(w * max(1 - mp.exp(exact(epsilon) - loss), 0) for w, loss in ways)
-        found = exact(Loss(pure=pure).delta(epsilon, ZERO))
+        found = exact(Loss(tuple(coin(*pair) for pair in pure)).delta(epsilon, ZERO))
         assert true - mp.mpf(10) ** -35 <= found <= true * (1 + mp.mpf(2) ** -34) + mp.mpf(10) ** -35
 
 
 def test_pure_losses_beside_noise():
     pure = ((Fraction(1, 2), 2), (Fraction(1, 5), 1))
+    own = tuple(coin(*pair) for pair in pure)
     ways = list(coins([(exact(p), n) for p, n in pure]))
     epsilon = Fraction(3, 2)
     true = mp.fsum(w * gaussian_delta(mp.mpf(1) / 2, exact(epsilon) - loss) for w, loss in ways)
-    found = exact(Loss(pure[:1], pure[1:], mu_squared=Fraction(1, 4)).delta(epsilon, ZERO))
+    found = exact(Loss(own, mu_squared=Fraction(1, 4)).delta(epsilon, ZERO))
     assert true <= found <= true * (1 + mp.mpf(2) ** -34)
     true = mp.fsum(w * laplace_delta(mp.mpf(1), exact(epsilon) - loss) for w, loss in ways)
-    found = exact(Loss(pure, laplace=((Fraction(1), 1),)).delta(epsilon, ZERO))
+    found = exact(Loss(own, laplace=((Fraction(1), 1),)).delta(epsilon, ZERO))
     assert true <= found <= true * (1 + mp.mpf(10) ** -4)
 
 
@@ -163,14 +169,19 @@ def test_many_pure_losses_beside_gaussian_noise(times):
     for i in range(times + 1):
         true += weight * gaussian_delta(mu, exact(epsilon - (times - 2 * i) * loss))
         weight *= odds * (times - i) / (i + 1)
-    found = exact(Loss(((loss, times),), mu_squared=mu_squared).delta(epsilon, Fraction(float(true))))
+    found = exact(Loss((coin(loss, times),), mu_squared=mu_squared).delta(epsilon, Fraction(float(true))))
     assert true <= found <= true * (1 + mp.mpf(2) ** -30)
 
 
 def test_many_pure_losses_are_added_up():
-    loss = Loss(pure=((Fraction(1, 1000), 5000), (Fraction(1), 3)))
+    loss = Loss((coin(Fraction(1, 1000), 5000), coin(Fraction(1), 3)))
     true = (mp.exp(8) - mp.exp(1)) / (mp.exp(8) + 1)
-    assert abs(exact(loss.delta(Fraction(1), ZERO)) - true) < mp.mpf(10) ** -11
+    mixed = composition.total(
+        chance * composition.gaussian_delta(Fraction(0), 1 - own)
+        for chance, own in composition._mixed(loss.pairs)
+    )
+    assert abs(exact(mixed) - true) < mp.mpf(10) ** -11
+    assert loss.delta(Fraction(1), ZERO) < mixed  # as of zero-concentrated DP
 
 
 @pytest.mark.parametrize(("chance", "times"), [("1/1000000", 7), ("1/3", 2), ("1", 3), ("1/1000", 10**6)])
@@ -183,15 +194,16 @@ def test_any_of_many(chance, times):
 
 
 def test_zero_concentrated():
-    loss = Loss(((Fraction(1, 2), 3),), ((Fraction(1), 8),), ((Fraction(1, 4), 2),), Fraction(1, 5))
+    coins = coin(Fraction(1, 2), 3), coin(Fraction(1), 8, 8)
+    loss = Loss(coins, ((Fraction(1, 4), 2),), Fraction(1, 5))
     assert loss.rho == Fraction(3, 8) + 1 + Fraction(1, 16) + Fraction(1, 10)
-    assert loss.epsilon is None and math.isclose(Loss(loss.pure, loss.ranged).epsilon, 9.5)
+    assert loss.epsilon is None and math.isclose(Loss(loss.coins).epsilon, 9.5)
 
 
 def test_many_pure_losses_beside_laplace_noise():
     """Statistics whose numbers do not move together have pure losses: in many groups, too many to mix."""
-    pure = ((Fraction(1, 70), 40), (Fraction(1, 45), 40))
-    few = Loss(pure, laplace=((Fraction(1, 70), 80),)).delta(Fraction(1), ZERO)
+    coins = coin(Fraction(1, 70), 40), coin(Fraction(1, 45), 40)
+    few = Loss(coins, laplace=((Fraction(1, 70), 80),)).delta(Fraction(1), ZERO)
     alike = Loss(laplace=((Fraction(1, 70), 120), (Fraction(1, 45), 40))).delta(Fraction(1), ZERO)
     assert alike < few < alike * Fraction(11, 10)
 
@@ -208,7 +220,7 @@ def test_coins_beside_laplace_noise_are_mixed_one_by_one():
         for i in range(times + 1):
             chance = math.comb(times, i) * right ** (times - i) * (1 - right) ** i
             mixed += chance * float(noise.delta(epsilon - (times - 2 * i) * loss, Fraction(1, 10**12)))
-        found = float(Loss(((loss, times),), laplace=noise.laplace).delta(epsilon, Fraction(1, 10**12)))
+        found = float(Loss((coin(loss, times),), laplace=noise.laplace).delta(epsilon, Fraction(1, 10**12)))
         assert mixed * (1 - 1e-4) < found < mixed * (1 + 1e-3)
 
 
@@ -222,18 +234,32 @@ def test_the_largest_losses_of_laplace_noise():
 
 def test_no_chance_is_below_what_floats_hold():
     """Picks whose losses may be above the epsilon that is claimed have some delta, however small."""
-    loss = Loss(ranged=((Fraction(100_001, 100_000), 100_000),))
+    loss = Loss((coin(Fraction(100_001, 100_000), 100_000, 8),))
     assert loss.delta(Fraction(100_000), Fraction(0)) > 0
 
 
 def test_rare_losses_count_as_larger_ones():
-    one = composition._Losses(-2, [1, 1, 10**18, 1, 1])
-    found = composition._added(one, one, 18)
-    assert found.first + len(found.chances) <= 5 and found.beyond > 0
-    assert (sum(found.chances) + found.beyond) * 10**18 >= (10**18 + 4) ** 2
+    first, chances = composition._added((-2, [1, 1, 10**18, 1, 1]), (-2, [1, 1, 10**18, 1, 1]), 18)
+    assert (first, len(chances)) == (0, 5) or first + len(chances) <= 5
+    assert sum(chances) * 10**18 >= (10**18 + 4) ** 2
 
 
-def test_what_lies_beyond_the_grid_counts_whole():
-    losses = composition._Losses(-1, [0, 10**20, 0], beyond=10**19)
-    found = composition._hockey_stick(losses, Fraction(1, 10), Fraction(1)) / 10**20
-    assert Fraction(1, 10) <= found < Fraction(1, 10) * (1 + Fraction(1, 10**40))
+def test_losses_below_epsilon_do_not_count():
+    losses = -1, [7 * 10**20, 10**20, 10**20]
+    found = exact(composition._hockey_stick(losses, Fraction(1), Fraction(1, 2)) / 10**20)
+    true = 1 - mp.exp(-mp.mpf(1) / 2)
+    assert true <= found < true * (1 + mp.mpf(10) ** -40)
+
+
+@pytest.mark.parametrize("enough", [Fraction(1, 10), Fraction(1, 10**9), Fraction(1, 10**40)])
+def test_no_bound_is_below_that_of_fewer_noises(enough):
+    """Whichever of the bounds is the least, and wherever it stops to be sharpened."""
+    rng = random.Random(str(enough))
+    for _ in range(12):
+        laplace = tuple((Fraction(rng.randint(1, 40), 20), 1) for _ in range(rng.randint(1, 2)))
+        epsilon = sum(loss for loss, _ in laplace) * Fraction(rng.randint(1, 9), 10)
+        with mp.workdps(15):
+            true = composed([exact(loss) for loss, _ in laplace], exact(epsilon))
+        found = exact(Loss(laplace=laplace).delta(epsilon, enough))
+        assert found >= true * (1 - mp.mpf(10) ** -9)
+        assert found <= max(true * (1 + mp.mpf(10) ** -3), exact(enough))

@@ -148,7 +148,7 @@ def test_values_of_another_form_are_refused(plan, value):
         admitted = value == old or named(path) in ("unit", "name", "column", "names", "order") or (
             value is None and named(path) in ("total_rows", "rows", "nulls", "squares", "complete", "shown",
                                               "per_unit", "noise", "selection", "candidates", "margin")
-        ) or (value is True and isinstance(old, bool)) or (value == -1 and named(path) == "threshold")  # fmt: skip
+        ) or (value is True and isinstance(old, bool))  # fmt: skip
         if not admitted:
             assert not certified(replaced(PLANS[plan], path, value)), path
 

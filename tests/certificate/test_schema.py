@@ -17,7 +17,6 @@ SCALARS = {
     "flag": {"type": "boolean"},
     "whole": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
     "count": {"type": "integer", "minimum": 1, "maximum": 2**63 - 1},
-    "integer": {"type": "integer", "minimum": 1 - 2**63, "maximum": 2**63 - 1},
     "steps": {"type": "string", "pattern": f"^(0|-?{NATURAL})$"},
     "positive_steps": {"type": "string", "pattern": f"^{NATURAL}$"},
     "positive": {"type": "string", "pattern": f"^{NATURAL}{RATIO}$"},

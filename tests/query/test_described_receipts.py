@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import sfumato as sf
 from sfumato.certificate import certify
 from sfumato.certificate.__main__ import main
-from sfumato.certificate.checking import checked, digest
+from sfumato.certificate.certificate import checked, digest
 from sfumato.cli.main import app
 from sfumato.errors import EngineError
 from sfumato.exact.parameters import canonical_bytes

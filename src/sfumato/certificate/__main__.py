@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.certificate.checking import checked, report
+from sfumato.certificate.certificate import checked, report
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,19 +1,34 @@
-"""The certificate of a release: what its parts, one by one and together, are proved to stay within."""
+"""The certificate of a release, or of its receipt: what its parts are proved to stay within."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from contextvars import copy_context
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
-from sfumato.certificate.composition import Loss, any_of_many, exp_above, total
+from sfumato.certificate.composition import DIGITS, Loss, any_of_many, exp_above, total
 from sfumato.certificate.description import CertificateError, Description, limit_steps, read, require, take
-from sfumato.certificate.unit_loss import Bounding, bounding, lone_chance, noise_losses
+from sfumato.certificate.unit_loss import Bounding, bounding, lone_chance, noise_loss, pure
+
+_TABLES = {
+    "one_unit": "tables that differ by all rows of one privacy unit",
+    "one_answer": "samples of the same respondents in which one answer differs",
+}
+_ODD = {
+    "dummy": "the rows were made up, so the table is about nobody",
+    "unsafe_words": "the noise came from a source for tests, so the table is not private",
+}
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,30})?(E[+-][0-9]{1,4})?", re.ASCII)
+_RANGED = 8  # rho of choices by the exponential mechanism is an eighth of the square of their epsilon
+NO_DESCRIPTION = "this receipt does not say what was drawn, so nothing can be recomputed from it"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Proof:
     """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
 
@@ -32,11 +47,8 @@ class Proof:
     rho: Fraction
     events: Fraction
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon}, delta={self.delta})"
 
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Certificate(Proof):
     """What a release is proved to lose: at most its claim. Made by `certify`.
 
@@ -46,8 +58,8 @@ class Certificate(Proof):
         parts: the proof of each part, in order.
     """
 
-    description: Mapping[str, Any]
-    parts: tuple[Proof, ...]
+    description: Mapping[str, Any] = field(repr=False)
+    parts: tuple[Proof, ...] = field(repr=False)
 
 
 def certify(description: Mapping[str, Any]) -> Certificate:
@@ -69,18 +81,14 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     >>> certify({"version": 1, "unit": "id", "neighbours": "one_unit", **claim, "parts": parts}).epsilon
     Fraction(1, 2)
     """
-    return copy_context().run(_certified, description)  # which counts its steps
-
-
-def _certified(description: Mapping[str, Any]) -> Certificate:
-    """Return the certificate of a description."""
     known, proofs = read(description), list[Proof]()
     limit_steps(description)
     for place, part in enumerate(known["parts"]):
         survey = known["neighbours"] == "one_answer"
         try:
             require((part["kind"] == "survey") == survey, "kind", "not for these neighbours")
-            proofs.append(_proved(part))
+            with localcontext(DIGITS):
+                proofs.append(_proved(part))
         except CertificateError as refusal:
             raise CertificateError(f"parts[{place}].{refusal.where}", refusal.problem) from None
         except ArithmeticError:
@@ -96,32 +104,30 @@ def _certified(description: Mapping[str, Any]) -> Certificate:
 def _proved(part: Description) -> Proof:
     """Return what a part is proved to lose, or refuse."""
     take(300)
-    losses, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
-    room, best = max(part["delta"] - events, Fraction(0)), Fraction(1)
-    for loss in losses:
-        best = best if best <= room else min(best, loss.delta(part["epsilon"], room))
+    loss, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
+    best = loss.delta(part["epsilon"], max(part["delta"] - events, Fraction(0)))
     # What groups show of noise they show where none is shown that the unit is alone in.
     delta = events + best * (1 - events if part["kind"] == "groups" else 1)
     require(delta <= part["delta"], "delta", f"at the claimed epsilon at most {float(delta):.6g} is proved")
-    pure = min((loss.epsilon for loss in losses if loss.epsilon is not None), default=None)
-    only = losses[0].mu_squared if losses[0] == Loss(mu_squared=losses[0].mu_squared) else None
-    epsilon = part["epsilon"] if pure is None else min(pure, part["epsilon"])
-    return Proof(epsilon, delta, pure, only, min(loss.rho for loss in losses), events)
+    epsilon = part["epsilon"] if loss.epsilon is None else min(loss.epsilon, part["epsilon"])
+    only = None if loss.pairs else loss.mu_squared
+    return Proof(epsilon, delta, loss.epsilon, only, loss.rho, events)
 
 
-def _groups(part: Description) -> tuple[list[Loss], Fraction]:
-    """Return losses of noise, choices and selection of groups, each a bound; and a chance beside them.
+def _groups(part: Description) -> tuple[Loss, Fraction]:
+    """Return the loss of noise, choices and selection of groups, and a chance beside it.
 
     Groups that are hidden without the unit are all hidden but for the chance `events`, and their noise too.
     """
-    limits, rule = bounding(part), part["selection"]
-    losses, times = noise_losses(part, limits), limits.groups if limits.total_rows is None else 1
-    chance, beside = Fraction(0), Loss(ranged=tuple((_choice(own, limits), times) for own in part["choices"]))
+    limits, rule, chance = bounding(part), part["selection"], Fraction(0)
+    loss = noise_loss(part, limits)
+    for choice in part["choices"]:
+        loss += pure(_choice(choice, limits), 1 if limits.total_rows else limits.groups, _RANGED)
     if rule and rule["kind"] == "threshold":
         chance = lone_chance(part)
     elif rule:
-        chance, beside = rule["delta"], beside + Loss(pure=((rule["epsilon"], limits.groups),))
-    return [loss + beside for loss in losses], any_of_many(chance, limits.groups)
+        chance, loss = rule["delta"], loss + pure(rule["epsilon"], limits.groups)
+    return loss, any_of_many(chance, limits.groups)
 
 
 def _choice(choice: Description, limits: Bounding) -> Fraction:
@@ -137,7 +143,7 @@ def _choice(choice: Description, limits: Bounding) -> Fraction:
     return Fraction(limits.corner(choice["rows"])[0] * choice["one"] * (max(down) + up) / choice["scale"])
 
 
-def _largest(part: Description) -> tuple[list[Loss], Fraction]:
+def _largest(part: Description) -> tuple[Loss, Fraction]:
     """Return what picking the largest groups loses.
 
     Source:
@@ -150,7 +156,7 @@ def _largest(part: Description) -> tuple[list[Loss], Fraction]:
     known = {candidates is not None, margin is not None} == {private}
     require(known, "candidates", "expected with a margin for private keys, else null")
     most, spread = max(abs(lower), abs(upper)), max(upper, Fraction(0)) - min(lower, Fraction(0))
-    loss, events = Loss(ranged=((part["rate"] * spread, k),)), Fraction(0)
+    loss, events = pure(part["rate"] * spread, k, _RANGED), Fraction(0)
     if noise is not None:
         loss += _moved(noise, most, k)
     if private:
@@ -158,7 +164,7 @@ def _largest(part: Description) -> tuple[list[Loss], Fraction]:
         behind = part["rate"] * (margin - most + 1)
         missed = exp_above(-behind) + exp_above(part["epsilon"] - behind)  # e^epsilon alone may be too large
         events = min(candidates * missed, Fraction(1))
-    return [loss], events
+    return loss, events
 
 
 def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
@@ -167,5 +173,72 @@ def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
     return Loss(laplace=((ratio, times),)) if noise["law"] == "laplace" else Loss(mu_squared=times * ratio**2)
 
 
-def _survey(part: Description) -> tuple[list[Loss], Fraction]:
-    return [_moved(part, part["one"], 1)], Fraction(0)
+def _survey(part: Description) -> tuple[Loss, Fraction]:
+    """Return the loss of one answer."""
+    return _moved(part, part["one"], 1), Fraction(0)
+
+
+def checked(found: Any) -> tuple[Certificate | None, list[str]]:
+    """Return the certificate of a description, and what is wrong with it and with the receipt that holds it.
+
+    Args:
+        found: a description, or an object whose field `description` is one, as `json.load` gives it.
+    """
+    receipt = found if isinstance(found, dict) and {"description", "receipt"} & set(found) else {}
+    if receipt and receipt.get("description") is None:
+        return None, [f"description: {NO_DESCRIPTION}"]
+    certificate, known, wrong = None, receipt.get("description", found), list[str]()
+    try:
+        certificate = certify(known)
+    except CertificateError as error:
+        wrong.append(str(error))
+    wrong += [f"{name}: {why}" for name, why in _ODD.items() if receipt.get(name)]
+    for name, where in (("epsilon", spent := receipt.get("spent")), ("delta", spent), ("unit", receipt)):
+        told, own = (one.get(name) if isinstance(one, dict) else None for one in (where, known))
+        if told != own and ("spent" in receipt or told is not None):
+            wrong.append(f"{name}: the receipt says {told!r}, and the description says {own!r}")
+    if certificate is not None and "certified" in receipt:
+        for name, least in as_certified(certificate).items():
+            told = receipt["certified"].get(name) if isinstance(receipt["certified"], dict) else None
+            if not (isinstance(told, str) and _NUMBER.fullmatch(told) and Decimal(told) >= Decimal(least)):
+                wrong.append(f"certified.{name}: the receipt says {told!r}, and {least} can be certified")
+    if "sha256" in receipt and receipt["sha256"] != digest(receipt):
+        wrong.append("sha256: something in the receipt was changed after it was made")
+    return certificate, wrong
+
+
+def as_certified(certificate: Certificate) -> dict[str, str]:
+    """Return what is certified, as a receipt has it: in six digits, rounded up."""
+    return {name: str(_rounded_up(getattr(certificate, name))) for name in ("epsilon", "delta")}
+
+
+def digest(receipt: Mapping[str, Any]) -> str:
+    """Return the digest of a receipt: of all of it but the ledger's entry.
+
+    Args:
+        receipt: as `json.load` gives it.
+    """
+    signed = {name: value for name, value in receipt.items() if name not in ("ledger", "sha256")}
+    return sha256(json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def report(certificate: Certificate) -> str:
+    """Write what is certified, in a few lines.
+
+    Args:
+        certificate: of a release.
+    """
+    known = certificate.description
+    lines = [f"Certified: {_pair(certificate)}. Claimed: epsilon {known['epsilon']}, delta {known['delta']}."]
+    # As `repr` has it: no text of a file looks like a line of the checker, or is obeyed by a terminal.
+    lines.append(f"Protected: {repr(known['unit'])[1:-1]}. Neighbours: {_TABLES[known['neighbours']]}.")
+    return "\n".join([*lines, *(f"Part {i}: {_pair(own)}." for i, own in enumerate(certificate.parts, 1))])
+
+
+def _pair(proof: Any) -> str:
+    return f"epsilon {_rounded_up(proof.epsilon)}, delta {_rounded_up(proof.delta)}"
+
+
+def _rounded_up(x: Fraction) -> Decimal:
+    """Return a number in six digits."""
+    return Context(prec=6, rounding=ROUND_CEILING).divide(Decimal(x.numerator), Decimal(x.denominator))

@@ -61,7 +61,7 @@ noise.series_gaussian: shape scales:positive% series:count weights:whole+ weight
 noise.tree_laplace: shape scales:positive% series:count steps:count blocks:count+
 
 selection.truncated_geometric: kind @claim pre_threshold:count
-selection.threshold: kind name:text threshold:integer pre_threshold:count
+selection.threshold: kind name:text threshold:count pre_threshold:count
 """
 
 
@@ -98,8 +98,8 @@ def take(steps: int) -> None:
 def limit_steps(description: Mapping[str, Any]) -> None:
     """Start to count steps, first those of sums: exact numbers may have all their denominators in common."""
     _steps_left.set(_MOST_STEPS)
-    exact = _QUOTED.findall(json.dumps(description))
-    take(len(exact) * max(map(len, exact)) * len("".join({*exact})) >> 14)
+    exact = {*_QUOTED.findall(json.dumps(description))}
+    take(len("".join(exact)) ** 2 >> 14)
 
 
 # For each scalar what it is, for messages; its type (fractions are texts); and which values it admits.
@@ -110,7 +110,6 @@ SCALARS: Mapping[str, tuple[str, type, Callable[[Any], bool]]] = {
     "whole": ("a whole number from 0", int, lambda x: 0 <= x < 2**63),
     "bits": ("a whole number from 0 to 128", int, lambda x: 0 <= x <= 128),
     "count": ("a whole number from 1", int, lambda x: 1 <= x < 2**63),
-    "integer": ("a whole number", int, lambda x: -(2**63) < x < 2**63),
     "steps": ('whole steps as "n"', Fraction, lambda x: x.denominator == 1),
     "positive_steps": ('whole steps above 0 as "n"', Fraction, lambda x: x.denominator == 1 and x > 0),
     "positive": ('a number above 0 as "p/q"', Fraction, lambda x: x > 0),
@@ -169,7 +168,6 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
         tag, kind = TAGS[form], value.get(TAGS[form])
         form = f"{form}.{kind if isinstance(kind, str) else ''}"
         require(form in RECORDS, prefix + tag, "missing or unknown")
-    for name in {**RECORDS[form], **value}:
-        require(name in RECORDS[form], f"{prefix}{name}", "unknown field")
-        require(name in value, f"{prefix}{name}", "missing field")
+    wrong = sorted({*RECORDS[form]} ^ {*value})
+    require(not wrong, where, f"missing or unknown fields: {', '.join(wrong)}")
     return {name: read(value[name], own, prefix + name) for name, own in RECORDS[form].items()}

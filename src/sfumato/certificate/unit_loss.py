@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, chain, combinations, pairwise
+from itertools import accumulate, combinations, pairwise
+from typing import NamedTuple
 
-from sfumato.certificate.composition import Counted, Loss, k_norm_tail, root_above, tail_above, total
+from sfumato.certificate.composition import Counted, Loss, k_norm_tail, tail_above, total
 from sfumato.certificate.description import Description, require, take
 
 # A name, two columns, the largest product, how far rounding moves it, and what is then taken off.
-Product = tuple[str, tuple[int, int], Fraction, Fraction, Fraction]
+Product = tuple[str, frozenset[int], Fraction, Fraction, Fraction]
+Numbers = list[tuple[str, Fraction]]  # the largest that one row, or one unit, adds or takes away
 Coordinates = Mapping[str, tuple[Description, Fraction]]  # their statistics, and the largest number of a row
 
+_SUMS = ("row_sums", "cross")  # kinds with products of columns
 _MANY = ("bins", "nodes", "vector")  # kinds of which a group has many numbers
 # Kinds whose first number is not negative.
 _COUNTS = ("units", "rows", "values", "vector_rows", "distinct", "weighted")
@@ -30,13 +32,13 @@ def half_range(bounds: Description) -> int:
     return int(max(abs(end - bounds["centre"]) for end in ends))
 
 
-def boxes(statistic: Description) -> list[tuple[str, Fraction]]:
+def boxes(statistic: Description) -> Numbers:
     """Return each coordinate, and the largest number that one row, or one unit, adds or takes away."""
     kind, one = statistic["kind"], statistic.get("one", Fraction(1))
-    if kind in ("row_sums", "cross"):
-        sums, products, beside = _sums(statistic)
+    if kind in _SUMS:
+        columns, products, beside = _sums(statistic)
         ends = [(name, max(abs(c), abs(math.floor(top + off) - c))) for name, _, top, off, c in products]
-        return [*sums, *ends, *((own["name"], own["one"]) for own in beside)]
+        return [*columns, *ends, *beside]
     if kind == "bins":
         return [(name, one * statistic["weight"]) for name in statistic["names"]]
     if kind == "weighted":
@@ -46,14 +48,12 @@ def boxes(statistic: Description) -> list[tuple[str, Fraction]]:
     if kind == "margin":
         parts, whole = statistic["rank"] * (1 << statistic["bits"]), 1 << statistic["bits"]
         one *= max(math.ceil(parts), whole - math.floor(parts))
-    elif kind == "distinct":
-        one *= statistic["values"]
     elif kind == "unit_sum":
         one = Fraction(half_range(statistic))
-    return [(statistic["name"], statistic["radius"] if kind == "vector" else one)]
+    return [(statistic["name"], statistic.get("radius", one * statistic.get("values", 1)))]
 
 
-def _sums(statistic: Description) -> tuple[list[tuple[str, Fraction]], list[Product], list[Description]]:
+def _sums(statistic: Description) -> tuple[Numbers, list[Product], Numbers]:
     """Return the columns of a row, with half ranges; products of two of them; and what is counted beside."""
     columns, squares = statistic.get("columns", [statistic]), statistic.get("squares")
     pairs = statistic.get("pairs", [squares | {"first": 0, "second": 0}] if squares else [])
@@ -63,26 +63,11 @@ def _sums(statistic: Description) -> tuple[list[tuple[str, Fraction]], list[Prod
         require(i <= j < len(columns), pair["name"], "expected two columns in order")
         centre = pair["centre"] if squares else columns[i]["square_centre"] if i == j else Fraction(0)
         largest = Fraction(halves[i] * halves[j], 1 << bits)
-        products.append((pair["name"], (i, j), largest, Fraction(bits > 0, 2), centre))
+        products.append((pair["name"], frozenset([i, j]), largest, Fraction(bits > 0, 2), centre))
     require(len({of for _, of, *_ in products}) == len(products), "pairs", "a product is there twice")
     beside = statistic.get("complete", statistic.get("nulls"))
     sums = [(column["name"], Fraction(half)) for column, half in zip(columns, halves, strict=True)]
-    return sums, products, [beside] if beside else []
-
-
-def _at_ends(gains: Sequence[Fraction], shared: Sequence[tuple[set[int], Fraction]]) -> Fraction:
-    """Return the largest sum of gains of columns that are at an end, and not 0, and of two that both are.
-
-    The latter are not negative, so that only columns with losses may be 0 where the sum is largest.
-    """
-    losses = [i for i, gain in enumerate(gains) if gain < 0]
-    whole = total(max(gain, Fraction(0)) for gain in gains) + total(gain for _, gain in shared)
-    if len(losses) > _TRIED:
-        return whole
-    take(len(shared) << len(losses) + 1)
-    ends = chain.from_iterable(combinations(losses, n) for n in range(len(losses) + 1))
-    tried = (({*losses} - {*end}, total(gains[i] for i in end)) for end in ends)
-    return whole + max(own - total(gain for of, gain in shared if of & zero) for zero, own in tried)
+    return sums, products, [(beside["name"], beside["one"])] if beside else []
 
 
 def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
@@ -91,29 +76,30 @@ def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fr
     L2 is convex in the square of each column, but for rounding, so largest where each is 0 or at an end. For
     L1 products are at their ends, and a square may be below its centre, within a parabola whose top counts.
     """
-    sums, products, beside = _sums(statistic)
-    ends = [half / scales[name] for name, half in sums]
-    l1, l2, gains, shared = total(ends), Fraction(0), [end**2 for end in ends], []
-    for name, (i, j), largest, off, centre in products:
-        scale, end = scales[name], ends[i]
-        most = abs(math.floor(largest + off) - centre) / scale
-        low, high = (((abs(x - centre) + off) / scale) ** 2 for x in (0, largest))
-        if i == j:
-            part = min(end * scale / (2 * largest), Fraction(1)) if largest else Fraction(1)
-            most = max(most, end * (part - 1) + (centre + off - largest * part**2) / scale)
-            gains[i] += high - low
-        else:
-            shared.append(({i, j}, high - low))
-        l1, l2 = l1 + most, l2 + low
-    l2 += _at_ends(gains, shared)
-    extra = total(own["one"] / scales[own["name"]] for own in beside)
+    columns, products, beside = _sums(statistic)
+    ends = [half / scales[name] for name, half in columns]
+    l1, l2, gains = total(ends), Fraction(0), {frozenset([i]): end**2 for i, end in enumerate(ends)}
+    for name, of, largest, off, centre in products:
+        low, high = ((abs(x - centre) + off) / scales[name] for x in (0, largest))
+        most, top = abs(math.floor(largest + off) - centre) / scales[name], largest / scales[name]
+        end = ends[min(of)] if len(of) == 1 else Fraction(0)
+        part = min(end / top / 2, Fraction(1)) if top else Fraction(1)
+        l1, l2 = l1 + max(most, low - end * (1 - part) - top * part**2), l2 + low**2
+        gains[of] = gains.get(of, 0) + high**2 - low**2
+    # Of two columns they are not negative, so only columns with losses may be 0 where the sum is largest.
+    losses = [of for of, gain in gains.items() if gain < 0]
+    if len(losses) > _TRIED:
+        gains, losses = {of: max(gain, Fraction(0)) for of, gain in gains.items()}, []
+    take(len(gains) << len(losses))
+    zeros = (frozenset().union(*own) for n in range(len(losses) + 1) for own in combinations(losses, n))
+    l2 += max(total(gain for of, gain in gains.items() if not of & zero) for zero in zeros)
+    extra = total(one / scales[name] for name, one in beside)
     if statistic["kind"] == "cross":
         return l1 + extra, l2 + extra**2
     return max(l1, extra), max(l2, extra**2)  # a row has a value, or is NULL
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """How far one row, or one unit, moves a statistic of one group, over the scales of the noise.
 
     Args:
@@ -142,15 +128,14 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
         pairs = ((max(pairs)[0], many),)
     whole, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
     l1 = whole
-    if kind in ("row_sums", "cross"):
+    if kind in _SUMS:
         l1, l2 = map(min, (whole, l2), _of_sums(statistic, scales))
     elif ball == "l2":
-        l1 *= root_above(Fraction(statistic["length"]))
+        l1 *= Fraction(1 + math.isqrt((statistic["length"] << 512) - 1), 1 << 256)  # the root, rounded up
     return Shift(statistic.get("rows"), pairs if l1 == whole else (), l1, l2)
 
 
-@dataclass(frozen=True)
-class Bounding:
+class Bounding(NamedTuple):
     """How the contributions of one unit are limited.
 
     Args:
@@ -165,13 +150,9 @@ class Bounding:
 
     def corner(self, rows: int | None) -> tuple[int, int]:
         """Return how many rows are in one group, and in how many groups, at a corner of what a unit adds."""
-        if rows is None:
-            return 1, self.groups
-        return (rows, self.groups) if self.total_rows is None else (self.total_rows, 1)
-
-    def l1(self, shifts: Sequence[Shift]) -> Fraction:
-        """Return the largest sum of distances in all groups."""
-        return total(math.prod(self.corner(s.rows)) * s.l1 for s in shifts)
+        if rows is None or self.total_rows is None:
+            return rows or 1, self.groups
+        return self.total_rows, 1
 
     def l2(self, shifts: Sequence[Shift]) -> Fraction:
         """Return the largest sum of squared distances in all groups."""
@@ -181,6 +162,20 @@ class Bounding:
         unit, row = (total(s.l2 for s in shifts if bool(s.rows) == by_row) for by_row in (False, True))
         # Convex in the number of groups, with one row in each but one: largest in one, or in all of them.
         return max(unit + most**2 * row, k * unit + ((most - k + 1) ** 2 + k - 1) * row)
+
+    def laplace(self, shifts: Sequence[Shift]) -> Loss:
+        """Return the loss of independent Laplace noise, at corners where each number moves as far as it can.
+
+        Delta is largest at a corner of what a unit adds, as noise is log-concave. Statistics whose numbers do
+        not move together as far as they can have a pure loss instead.
+        """
+        loss = Loss()
+        for own in shifts:
+            rows, times = self.corner(own.rows)
+            pairs = tuple((rows * x, times * n) for x, n in own.pairs)
+            coin = (rows * own.l1, rows**2 * own.l2 / 2, times)
+            loss += Loss(laplace=pairs) if pairs else Loss((coin,))
+        return loss
 
 
 def bounding(part: Description) -> Bounding:
@@ -206,8 +201,8 @@ def bounding(part: Description) -> Bounding:
     return Bounding(min(n for n in (groups["per_unit"], shown, most) if n), most, shown)
 
 
-def noise_losses(part: Description, limits: Bounding) -> list[Loss]:
-    """Return what the noise of a part loses: losses of which each is a bound.
+def noise_loss(part: Description, limits: Bounding) -> Loss:
+    """Return what the noise of a part loses.
 
     Args:
         part: of kind "groups".
@@ -218,39 +213,29 @@ def noise_losses(part: Description, limits: Bounding) -> list[Loss]:
     noise, statistics = part["noise"], part["statistics"]
     named = [(name, (statistic, box)) for statistic in statistics for name, box in boxes(statistic)]
     coordinates, scales = dict(named), noise["scales"]
-    require(len(coordinates) == len(named), "statistics", "a coordinate is there twice")
-    for name in {*coordinates} ^ {*scales}:
-        require(False, f"noise.scales.{name}", "expected a scale of noise for each coordinate, and no other")
+    fit = sorted(scales) == sorted(name for name, _ in named)
+    require(fit, "noise.scales", "expected one for each coordinate, which is there once, and no other")
     if noise["shape"] == "k_norm":
-        return [_k_norm(noise, coordinates, limits)]
+        return _k_norm(noise, coordinates, limits)
     shifts = [shift(statistic, scales) for statistic in statistics]
     if noise["shape"] == "independent":
-        laplace = Loss(pure=((limits.l1(shifts), 1),)), _laplace(shifts, limits)
-        return [Loss(mu_squared=limits.l2(shifts))] if noise["law"] == "gaussian" else [*laplace]
+        gaussian = noise["law"] == "gaussian"
+        return Loss(mu_squared=limits.l2(shifts)) if gaussian else limits.laplace(shifts)
     require(limits.shown and not limits.total_rows, "noise.shape", "expected public keys and no total_rows")
     if "series" in noise:
         steps = noise["steps"] if "steps" in noise else len(noise["weights"])
         require(steps * noise["series"] == limits.shown, "noise.series", "not all groups are steps")
     if noise["shape"] == "tree_laplace":  # a step is in one block on each level
-        return [Loss(pure=((len(noise["blocks"]) * limits.l1(shifts), 1),))]
+        return pure(len(noise["blocks"]) * (limits.laplace(shifts).epsilon or Fraction(0)))
     each = limits.l2(shifts) / limits.groups
     if noise["shape"] == "centred_gaussian":
-        return [Loss(mu_squared=_centred(noise, coordinates, each, limits))]
-    return [Loss(mu_squared=each * (_levels if "levels" in noise else _series)(noise, limits))]
+        return Loss(mu_squared=_centred(noise, coordinates, each, limits))
+    return Loss(mu_squared=each * (_levels if "levels" in noise else _series)(noise, limits))
 
 
-def _laplace(shifts: Sequence[Shift], limits: Bounding) -> Loss:
-    """Return the loss at corners, where each number moves as far as it can.
-
-    Delta is largest at a corner of what a unit adds, as noise is log-concave. Statistics whose numbers do not
-    move together as far as they can have a pure loss instead.
-    """
-    loss = Loss()
-    for own in shifts:
-        rows, times = limits.corner(own.rows)
-        whole = Loss(pure=((rows * own.l1, times),), spared=times * rows**2 * (own.l1**2 - own.l2) / 2)
-        loss += Loss(laplace=tuple((rows * x, times * n) for x, n in own.pairs)) if own.pairs else whole
-    return loss
+def pure(loss: Fraction, times: int = 1, part: int = 2) -> Loss:
+    """Return pure losses, whose rho of zero-concentrated DP is a part of their square."""
+    return Loss(((loss, loss**2 / part, times),))
 
 
 def _moves(names: Sequence[str], noise: Description, of: Coordinates, limits: Bounding) -> list[Fraction]:
@@ -260,43 +245,41 @@ def _moves(names: Sequence[str], noise: Description, of: Coordinates, limits: Bo
 
 def _k_norm(noise: Description, coordinates: Coordinates, limits: Bounding) -> Loss:
     """Return the norm of what a unit adds: the largest number, and how far units are off the count below."""
-    order, joint, units, times = noise["order"], noise["joint"], noise["units"], limits.groups
+    order, joint, units = noise["order"], noise["joint"], noise["units"]
     require(sorted(order) == sorted(coordinates), "noise.order", "expected each coordinate once")
-    kinds = {own["kind"] for own, _ in coordinates.values()}
-    require(kinds.isdisjoint(_MANY), "noise.shape", "K-norm noise is for single numbers")
+    statistics = [own for own, _ in coordinates.values()]
+    single = not any(own["kind"] in _MANY for own in statistics)
+    require(single, "noise.shape", "K-norm noise is for single numbers")
     require(not joint or limits.shown, "noise.joint", "one draw for all groups needs public keys")
-    if limits.total_rows and times > 1:
-        by_row = not joint and all(own.get("rows") for own, _ in coordinates.values())
-        require(by_row, "noise.shape", "total_rows is for rows, by group")
-        times = 1
     if joint or units:  # else the largest number is the norm, whichever limits the others
         require(noise["body"] == "cone", "noise.body", "a cube is for noise of each group")
         _check_limits(order, 1 + units, coordinates)
     moves = _moves(order, noise, coordinates, limits)
     norm = max(moves[units:]) + (abs(moves[0] - moves[1]) if units else 0)
-    return Loss(pure=((norm, 1 if joint else times),))
+    # The norm of rows in several groups is at most that of all of them in one.
+    one = joint or (limits.total_rows and all(own.get("rows") for own in statistics))
+    return pure(norm, 1 if one else limits.groups)
 
 
 def _check_limits(order: Sequence[str], counts: int, coordinates: Coordinates) -> None:
     """Refuse numbers of which the first ones do not limit all that come after them."""
     require(len(order) >= counts, "noise", "expected a number below units")
     for place, name in enumerate(order[:counts]):
-        own, rest = coordinates[name][0], order[place + 1 :]
-        if own["kind"] == "unit_sum" and not rest:
+        own, rest = coordinates[name][0], [coordinates[other][0] for other in order[place + 1 :]]
+        if own["kind"] == "unit_sum":
             least = min(own["lower"], Fraction(0)) if own["missing"] else own["lower"]
-            require(half_range(own) and least >= own["centre"], name, "may be negative, so limits nothing")
+            count = least >= own["centre"]
         else:
-            require(own["kind"] in _COUNTS and name == own["name"], name, "is no count, so limits nothing")
-        for other in rest:
-            require(_limits(own, coordinates[other][0]), name, f"does not limit {other}")
+            count = own["kind"] in _COUNTS and name == own["name"]
+        fit = count and all(_limits(own, other) for other in rest)
+        require(fit, name, "may be negative, or does not limit all numbers after it")
 
 
 def _limits(own: Description, other: Description) -> bool:
     """Whether a count is at least the part of its largest value that another number is of its own."""
-    kind, same = own["kind"], other.get("rows") == own.get("rows") is not None
-    if kind == "values":
-        same &= other["kind"] == "row_sums" and other["nulls"] is None and other["column"] == own["column"]
-    return kind == "units" or (kind in ("rows", "values") and same) or (kind == "weighted" and own is other)
+    rows = other.get("rows") == own.get("rows") is not None
+    sums = other["kind"] == "row_sums" and other["nulls"] is None and other["column"] == own.get("column")
+    return {"units": True, "rows": rows, "values": rows and sums}.get(own["kind"], own is other)
 
 
 def _centred(noise: Description, coordinates: Coordinates, l2: Fraction, limits: Bounding) -> Fraction:
@@ -339,7 +322,8 @@ def _levels(noise: Description, limits: Bounding) -> Fraction:
 def _series(noise: Description, limits: Bounding) -> Fraction:
     """Return the largest squared length of what 1 in each step of a unit adds to weighted sums.
 
-    Weights fall, so that columns of sums have most in common where they are side by side and first.
+    Weights fall, so that columns of sums have most in common where they are side by side and first. With
+    several series the unit's steps are divided, at the best rate of all numbers of columns.
     """
     weights, one = noise["weights"], 1 << noise["weight_bits"]
     falling = weights[0] == one and all(later <= earlier for earlier, later in pairwise(weights))
@@ -350,11 +334,9 @@ def _series(noise: Description, limits: Bounding) -> Fraction:
         take(len(weights) >> 2)
         return sum((sums[t + 1] - sums[max(0, t + 1 - columns)]) ** 2 for t in range(len(weights)))
 
-    if noise["series"] == 1:
-        return Fraction(squared(most), one**2)
     # Of many columns some numbers: what is between two of them has at most the larger one's square.
-    tried = [*range(0, most, 1 + (most * len(weights) >> 20)), most]
-    return max(Fraction(limits.groups * squared(j), (i + 1) * one**2) for i, j in pairwise(tried))
+    tried = range(0, most, 1 + (most * len(weights) >> 20)) if noise["series"] > 1 else [most - 1]
+    return max(Fraction(limits.groups * squared(j), (i + 1) * one**2) for i, j in pairwise([*tried, most]))
 
 
 def lone_chance(part: Description) -> Fraction:

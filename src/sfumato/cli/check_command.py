@@ -80,7 +80,7 @@ def verify(
 
     Reads no rows and spends nothing.
     """
-    from sfumato.certificate.checking import checked, digest, report
+    from sfumato.certificate.certificate import checked, digest, report
     from sfumato.release.receipt import Receipt, plain
 
     with answering(engine=ExitCode.MISUSED) as console:

@@ -16,7 +16,7 @@ from sfumato import __version__
 from sfumato.budget.certified_loss import proved
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.certificate import Certificate
-from sfumato.certificate.checking import as_certified, checked
+from sfumato.certificate.certificate import as_certified, checked
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Told
 from sfumato.display.formatting import price
