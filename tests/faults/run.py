@@ -33,8 +33,8 @@ AREAS = ("planning", "contributions", "mechanisms", "payment", "engines")
 # Imported before processes are forked, once for all.
 MODULES = ("pytest", "numpy", "pyarrow", "pyarrow.compute", "duckdb", "mpmath", "scipy.optimize", "gmpy2")
 PACKAGES = (
-    "budget", "certificate", "dialect", "engines.duckdb", "exact", "framework", "measurements", "noise", "query",
-    "transformations",
+    "budget", "certificate", "dialect", "engines.duckdb", "exact", "framework", "guidance", "measurements", "noise",
+    "plan", "query", "release", "transformations",
 )  # fmt: skip
 LONGEST = 900  # seconds of one fault
 QUIET = (
