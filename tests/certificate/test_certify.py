@@ -127,3 +127,9 @@ def test_private_groups_have_no_numbers_below_0_and_enough_candidates(change):
     assert certify(release(TOP | found)).pure == Fraction(5, 1000)
     with pytest.raises(CertificateError, match="candidates"):
         certify(release(TOP | found | change))
+
+
+def test_numbers_beyond_floats_are_refused():
+    for scale, epsilon in (("1", "1" + "0" * 300), ("1", "1" + "0" * 400), ("1" + "0" * 200, "1")):
+        with pytest.raises(CertificateError):
+            certify(release(part([UNITS], independent("gaussian", units=scale), epsilon=epsilon)))

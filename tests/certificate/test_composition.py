@@ -263,3 +263,22 @@ def test_no_bound_is_below_that_of_fewer_noises(enough):
         found = exact(Loss(laplace=laplace).delta(epsilon, enough))
         assert found >= true * (1 - mp.mpf(10) ** -9)
         assert found <= max(true * (1 + mp.mpf(10) ** -3), exact(enough))
+
+
+@pytest.mark.parametrize("rho", ["1/1000000", "1/50", "1", "15", "40"])
+@pytest.mark.parametrize("epsilon", ["1/1000", "1/3", "4", "60"])
+def test_the_delta_of_zero_concentrated_dp(rho, epsilon):
+    """The least that any order gives, also near 1, where floats of 1 - 1/order have few digits."""
+    rho, epsilon = Fraction(rho), Fraction(epsilon)
+    found = exact(composition._concentrated_delta(rho, epsilon))
+
+    def power(log_more):
+        more, r, e = mp.exp(log_more), exact(rho), exact(epsilon)
+        return more * ((more + 1) * r - e) - mp.log(more) + (more + 1) * mp.log(more / (more + 1))
+
+    low, high = mp.mpf(-60), mp.mpf(20)
+    for _ in range(200):
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, other) if power(one) < power(other) else (one, high)
+    true = mp.exp(min(power(low), mp.mpf(0)))
+    assert true <= found <= max(true * (1 + mp.mpf(10) ** -7), mp.mpf(10) ** -304)

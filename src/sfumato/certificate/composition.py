@@ -191,10 +191,11 @@ def _concentrated_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     low, high = 1 + 1e-9, 2 + e / r + r**-0.5
     for _ in range(60):  # the slope of the logarithm rises with the order
         order = (low + high) / 2
-        low, high = (order, high) if (2 * order - 1) * r + math.log1p(-1 / order) < e else (low, order)
-    terms = (order - 1) * order * r, -(order - 1) * e, -math.log(order - 1), order * math.log1p(-1 / order)
+        low, high = (order, high) if (2 * order - 1) * r - math.log1p(1 / (order - 1)) < e else (low, order)
+    more = order - 1
+    terms = more * order * r, -more * e, -math.log(more), -order * math.log1p(1 / more)
     power = sum(terms) + 2.0**-48 * sum(map(abs, terms))  # each is right to 2^-50 of it
-    return exp_above(Fraction(min(power, 0.0)))
+    return exp_above(Fraction(power if power < 0 else 0))  # also where it is no number
 
 
 def total(numbers: Iterable[Fraction]) -> Fraction:
