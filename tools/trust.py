@@ -489,7 +489,7 @@ APART = (
             "api/question.py",
             "api/table.py",
             "query/engine_protocol.py",
-            "query/choices.py",
+            "query/option_names.py",
             "plan/explanation.py",
             "query/tables/public_table.py",
             "query/tables/dummy_rows.py",

@@ -22,8 +22,8 @@ from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable
 from sfumato.errors import QueryError
 from sfumato.plan.plan import Plan
-from sfumato.query.choices import titled
 from sfumato.query.inferred_parameters import Found
+from sfumato.query.option_names import noise_title
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import payment
 from sfumato.release.release import check_error_columns
@@ -404,7 +404,7 @@ class Advice(Told, ResultTable):
                 delta = f"{float(one.delta):.3g}" if one.delta else ""
                 before = (one.name, f"{float(one.epsilon):.4g}", delta, one.limits)
                 shown = before if first else ("",) * len(before)
-                noise = titled(one.noise) if first else ""
+                noise = noise_title(one.noise) if first else ""
                 by_default = _error_text(one, name, one.by_default.get(name))
                 yield (*shown, bounds, noise, name, _error_text(one, name, error), by_default)
                 first = False

@@ -30,8 +30,8 @@ from sfumato.plan.noise_error import Errors
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import Automatic
-from sfumato.query.choices import Amount
 from sfumato.query.inferred_parameters import Found
+from sfumato.query.option_names import Amount
 from sfumato.query.query import Query
 from sfumato.release.payment import check_budget, journaled, no_charge, payment
 

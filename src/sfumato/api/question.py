@@ -34,8 +34,8 @@ from sfumato.plan.plan import Plan
 from sfumato.plan.plan_description import Claim
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import Aggregate, Automatic
-from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.engine_protocol import Engine
+from sfumato.query.option_names import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.query import Query
 from sfumato.query.table_display import question_card
 from sfumato.release.canonical_form import canonical

@@ -17,9 +17,9 @@ from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryErro
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.names import Helpful, foreign_names, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
-from sfumato.query.choices import BEYOND_CHOICES, BeyondChoice
 from sfumato.query.engine_protocol import BroughtKeys, Engine
 from sfumato.query.group_totals import GroupingSets, grouping_sets
+from sfumato.query.option_names import BEYOND_CHOICES, BeyondChoice
 from sfumato.query.schema import (
     IN_PLACE,
     Derive,
@@ -29,7 +29,7 @@ from sfumato.query.schema import (
     check_flat,
     checked_expression,
 )
-from sfumato.query.table_display import table_card, told_table
+from sfumato.query.table_display import table_card, table_line
 from sfumato.query.tables.combined_tables import (
     MOST_ROWS,
     Combination,
@@ -556,7 +556,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         return table_card(self)
 
     def __repr__(self) -> str:
-        return told_table(self)
+        return table_line(self)
 
     def _in_messages(self) -> str:
         titles = self._engine.titles

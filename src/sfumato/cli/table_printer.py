@@ -16,9 +16,9 @@ from sfumato.api.largest_groups import TopExplanation
 from sfumato.cli.terminal import Watch
 from sfumato.display.formatting import Shown, aligned, shown, visible
 from sfumato.errors import EngineError, QueryError, SqlError
-from sfumato.query.choices import titled
 from sfumato.query.error_bars import REMEDY, Bars
 from sfumato.query.group_totals import ALL, shown_keys
+from sfumato.query.option_names import noise_title
 from sfumato.release.processed_release import ProcessedRelease
 from sfumato.release.release import Release
 from sfumato.release.release_display import (
@@ -234,7 +234,7 @@ def caption_of_many(whole: ProcessedRelease) -> Table:
 
 def noise_and_groups(release: Release) -> list[str]:
     """Return the noise and the groups of a release for the caption of its printed table."""
-    content, said = release.explain().to_dict(), [f"{titled(release.plan.noise.name)} noise"]
+    content, said = release.explain().to_dict(), [f"{noise_title(release.plan.noise.name)} noise"]
     if content["group_by"]:
         said.append(f"groups: {groups_told(content, release.to_arrow().num_rows)}")
     return said

@@ -26,7 +26,7 @@ from sfumato.engines.catalog import Catalog
 from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
 from sfumato.names import Helpful, foreign_names
-from sfumato.query.choices import Amount, NoiseChoice, SelectionChoice
+from sfumato.query.option_names import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.schema import Schema
 from sfumato.query.tables.dummy_rows import DummyRows, Making
 from sfumato.query.tables.public_table import PublicTable

@@ -37,7 +37,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.aggregates.aggregate import counts
-from sfumato.query.choices import Bounded
+from sfumato.query.option_names import Bounded
 from sfumato.query.schema import spelled
 
 _FOUND = "; or have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)"

@@ -17,7 +17,7 @@ from sfumato.dialect.sql_tokens import Cursor, Literal, Place, Token, positive, 
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign_names import ARGUMENTS, section
-from sfumato.query.choices import NOISE_CHOICES, SELECTION_CHOICES
+from sfumato.query.option_names import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combined_tables import MOST_UNIT_ROWS
 from sfumato.query.tables.unit_parts import checked_parts, unit_name
 

@@ -20,7 +20,7 @@ from sfumato.exact.outward_rounding import round_bits
 from sfumato.plan.noise_error import ratio
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
-from sfumato.query.choices import NOISE_CHOICES
+from sfumato.query.option_names import NOISE_CHOICES
 from sfumato.query.query import Query
 
 _NEAR = Fraction(63, 64)  # of a share, from which on looking for more is not worth it

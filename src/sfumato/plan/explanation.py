@@ -19,9 +19,9 @@ from sfumato.measurements.group_selection import GroupSelection, TruncatedGeomet
 from sfumato.measurements.independent_noise import Law
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.query.choices import titled
 from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.inferred_parameters import told
+from sfumato.query.option_names import noise_title
 from sfumato.query.schema import FLOATS, Filter, Schema
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
@@ -124,7 +124,7 @@ class Explanation(Told):
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
-            f"Add exactly rounded {titled(content['noise'])} noise to these numbers"
+            f"Add exactly rounded {noise_title(content['noise'])} noise to these numbers"
             f"{' of each group' if content['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}"
@@ -313,9 +313,11 @@ def _notes(plan: Plan) -> list[str]:
     ]
     if plan.others:
         compared = " and ".join(
-            f"{_times(share)} those with {titled(name)} noise" for name, share in plan.others
+            f"{_times(share)} those with {noise_title(name)} noise" for name, share in plan.others
         )
-        found.append(f"With {titled(plan.noise.name)} noise the errors of the outputs are about {compared}.")
+        found.append(
+            f"With {noise_title(plan.noise.name)} noise the errors of the outputs are about {compared}."
+        )
     return [*found, *plan.noise_notes]
 
 

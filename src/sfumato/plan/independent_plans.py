@@ -30,7 +30,7 @@ from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split
 from sfumato.plan.plan import Plan
 from sfumato.plan.required_statistics import Requirements, requirements
-from sfumato.query.choices import SELECTIONS
+from sfumato.query.option_names import SELECTIONS
 from sfumato.query.query import Query
 from sfumato.transformations import cone_of
 

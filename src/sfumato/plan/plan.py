@@ -31,10 +31,10 @@ from sfumato.plan.plan_description import CERTIFICATE_ATTRIBUTE
 from sfumato.plan.quantile_candidates import counted
 from sfumato.plan.required_statistics import Requirements
 from sfumato.plan.serialization import DetachedDiagnostics
-from sfumato.query.choices import titled
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.error_bars import Bias
 from sfumato.query.inferred_parameters import Found
+from sfumato.query.option_names import noise_title
 from sfumato.query.query import Query
 from sfumato.transformations import (
     Statistic,
@@ -280,7 +280,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         )
 
     def __repr__(self) -> str:
-        noise = f", {titled(self.noise.name)} noise" if self.laws else ""
+        noise = f", {noise_title(self.noise.name)} noise" if self.laws else ""
         return visible(f"<Plan: {self.query.told}; {price(*self.spent)}{noise}>")
 
     @overload

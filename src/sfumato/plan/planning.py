@@ -23,7 +23,7 @@ from sfumato.plan.k_norm_plans import k_norm_plan
 from sfumato.plan.noise_error import Errors, ratio
 from sfumato.plan.plan import Plan
 from sfumato.plan.totals_plans import series_plan, totals_plan, tree_plan
-from sfumato.query.choices import (
+from sfumato.query.option_names import (
     NOISE_CHOICES,
     SELECTION_CHOICES,
     SEPARATE_NOISES,

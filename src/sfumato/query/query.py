@@ -20,10 +20,10 @@ from sfumato.query.aggregates import (
     Unbounded,
     check_aggregates,
 )
-from sfumato.query.choices import BeyondChoice
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.error_bars import REMEDY, Bias
 from sfumato.query.group_totals import GROUPING, GroupingSets, Series, Totals, series_of, totals_of
+from sfumato.query.option_names import BeyondChoice
 from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
 

@@ -75,13 +75,13 @@ def top_card(question: Top) -> Card:
     )
 
 
-def told_table(table: Table[Any]) -> str:
+def table_line(table: Table[Any]) -> str:
     """Return a private table as one line of text: source, steps and limits."""
     said = [f"{about} {text}" for about, text in _done(table)]
     return visible("; ".join([f"<Table {_source(table._engine)}: {len(table.schema)} columns", *said]) + ">")
 
 
-def told_public(table: PublicTable) -> str:
+def public_table_line(table: PublicTable) -> str:
     """Return a public table as one line of text: source and steps."""
     said = [f"{about} {text}" for about, text in _steps(table._steps)]
     columns = f"{len(table.schema)} columns"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sfumato.dataclass import dataclass
 from sfumato.display.pictures import checked_picture, new_picture, save
 from sfumato.errors import require
-from sfumato.query.choices import titled
 from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.group_totals import shown_keys
+from sfumato.query.option_names import noise_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +144,7 @@ class Chart:
         series = _Series(question.measured, values, low, [v + e for v, e in pairs])
         meaning = f"of {question.unit}" if question.by is None else question.by.meaning({})
         columns = (shown[key].to_pylist() for key in question.keys)
-        noise = titled(release.plan.noise.name)
+        noise = noise_title(release.plan.noise.name)
         return cls(
             " · ".join(question.keys),
             [" · ".join(map(_label, row)) for row in zip(*columns, strict=True)],
@@ -180,7 +180,7 @@ class Chart:
             if (entries := estimates[outputs[0]].entries) > len(series):
                 title += f", first {len(series)} of {entries:,} entries"
             panels.append(_Panel(title, subtitle, series))
-        of = query.unit, titled(release.plan.noise.name), whole.num_rows, len(query.aggregates)
+        of = query.unit, noise_title(release.plan.noise.name), whole.num_rows, len(query.aggregates)
         return cls(
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],

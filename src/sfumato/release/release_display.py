@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from sfumato.display.cards import Card, Cell, Facts, Rows, Sentences, cell
 from sfumato.display.formatting import price, shown
-from sfumato.query.choices import titled
 from sfumato.query.error_bars import REMEDY, Bars
 from sfumato.query.group_totals import ALL, shown_keys
+from sfumato.query.option_names import noise_title
 
 if TYPE_CHECKING:
     from sfumato.query.query import Query
@@ -65,7 +65,7 @@ def release_facts(
         ("spent", cost(release, f", for each {content['privacy_unit']} (the privacy unit) with all its rows"))
     ]
     found += [("found", str(one)) for one in release.found]
-    found.append(("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once"))
+    found.append(("noise", f"{noise_title(plan.noise.name)}, exactly rounded, drawn once"))
     if content["group_by"] and groups is not None:
         found.append(("groups", groups_told(content, groups)))
     return found + error_bars(release, bars, remedy)
@@ -83,7 +83,9 @@ def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> lis
     if groups is not None:
         found.append(("groups", largest_told(release, groups)))
     if plan.laws:
-        found.append(("noise", f"{titled(plan.noise.name)}, exactly rounded, drawn once for these groups"))
+        found.append(
+            ("noise", f"{noise_title(plan.noise.name)}, exactly rounded, drawn once for these groups")
+        )
     return found + error_bars(release, bars)
 
 

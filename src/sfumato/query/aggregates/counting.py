@@ -12,7 +12,7 @@ from sfumato.noise.laws import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
-from sfumato.query.choices import DistinctMethod
+from sfumato.query.option_names import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, ch
 from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, weighted, weights_of
-from sfumato.query.choices import Bounded
+from sfumato.query.option_names import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 

@@ -26,7 +26,7 @@ from sfumato.query.aggregates.estimate import (
 from sfumato.query.aggregates.regression import Term, covariance_interval, cross_count, cross_term
 from sfumato.query.aggregates.stratified_proportion import stratified
 from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
-from sfumato.query.choices import Bounded
+from sfumato.query.option_names import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS

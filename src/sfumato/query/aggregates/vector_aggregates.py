@@ -16,7 +16,7 @@ from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
-from sfumato.query.choices import Bounded, VectorNorm
+from sfumato.query.option_names import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 from sfumato.transformations import Ball, Grid, VectorCount
 from sfumato.transformations import VectorSum as Statistic

@@ -10,7 +10,7 @@ from sfumato.display.cards import Card, Displayed
 from sfumato.names import Helpful
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
-from sfumato.query.table_display import public_card, told_public
+from sfumato.query.table_display import public_card, public_table_line
 from sfumato.query.tables.table_part import Part
 
 
@@ -63,7 +63,7 @@ class PublicTable(Helpful, Displayed):
         return public_card(self)
 
     def __repr__(self) -> str:
-        return told_public(self)
+        return public_table_line(self)
 
     def _in_messages(self) -> str:
         titles = self._engine.titles

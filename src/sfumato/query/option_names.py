@@ -25,10 +25,10 @@ BEYOND_CHOICES: tuple[BeyondChoice, ...] = get_args(BeyondChoice)
 SELECTION_CHOICES: tuple[SelectionChoice, ...] = get_args(SelectionChoice)
 
 
-def titled(noise: str) -> str:
+def noise_title(noise: str) -> str:
     """Return the name of a noise as one writes it.
 
-    >>> titled("laplace"), titled("k_norm")
+    >>> noise_title("laplace"), noise_title("k_norm")
     ('Laplace', 'K-norm')
     """
     return "K-norm" if noise == "k_norm" else noise.capitalize()
