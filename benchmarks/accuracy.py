@@ -45,7 +45,7 @@ from _runs import run
 
 import sfumato as sf
 from sfumato.noise.k_norm import SeparateNoise
-from sfumato.transformations.statistics.distinct_values import most_matched
+from sfumato.transformations.statistics.distinct_values import max_matched
 
 EPSILONS = (0.5, 1.0, 2.0)
 DELTA = 1e-6
@@ -167,7 +167,7 @@ def main() -> None:
         frame = frames[row.data].sort_values(["id", "key"], kind="stable", ignore_index=True)
         truth = exact(frame, row.bounds)
         if "v" in frame:
-            best = [[most_matched(g.groupby("id").v.agg(set), row.values) for _, g in frame.groupby("key")]]
+            best = [[max_matched(g.groupby("id").v.agg(set), row.values) for _, g in frame.groupby("key")]]
             report(row, truth, 0, "a matching, no noise", np.array([best], float), "")
         for noise in given.noise or ["auto"]:
             for epsilon in given.epsilon or EPSILONS:

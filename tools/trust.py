@@ -584,7 +584,7 @@ EXCLUDED = (
             "transformations/statistics/*.py::*.row",
             "transformations/statistics/*.py::*.row_steps",
             "transformations/statistics/distinct_values.py::_places",
-            "transformations/statistics/distinct_values.py::most_matched",
+            "transformations/statistics/distinct_values.py::max_matched",
             "transformations/statistics/quantile_counts.py::Margin.by_group",
             "transformations/statistics/quantile_counts.py::Margin.total",
             "transformations/statistics/quantile_counts.py::QuantileTree.all_leaves",

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
+from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES
 
 ROWS = 1 << 34
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
@@ -415,7 +415,7 @@ def _list_sum(a: Range, *_: Range) -> Range:
     return number(*(_times(end, ENTRIES) for end in (item.low, item.high)))
 
 
-ENTRIES = MOST_ENTRIES  # of a list that is added up
+ENTRIES = MAX_ENTRIES  # of a list that is added up
 COUNT = lambda *_: number(0, ROWS, 1)  # noqa: E731
 SAME = lambda a, *_: a  # noqa: E731
 ARITHMETIC = {"+", "-", "*", "//", "%", "<<", ">>", "abs", "sum"}

@@ -19,7 +19,7 @@ from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.row_sql import value_hash
-from sfumato.transformations.statistics.distinct_values import most_matched
+from sfumato.transformations.statistics.distinct_values import max_matched
 
 # Of each type, values of which none equals another, though DuckDB's own hash takes some for one.
 DIFFERENT = {
@@ -123,7 +123,7 @@ def wrong(read):
             numbers = pc.add(left.field("sure"), matched(left.field("sets"), most))
             whole = dict(zip(of_all, numbers.to_pylist(), strict=True))
             for key, sets in of_groups.items():
-                right = most_matched(sets.values(), most)
+                right = max_matched(sets.values(), most)
                 found += (in_part.get(key) != right) + (whole.get(key) != right)
     return found
 
@@ -202,7 +202,7 @@ def wrong_by_few_pairs(monkeypatch, tables=80):
             # Each other table by values that are near each other, and not by their codes.
             found = by_few_pairs(con, pairs, most, whole=number % 2 == 1)
             given_up += found is None
-            wrong += found is not None and found != most_matched(sets, most)
+            wrong += found is not None and found != max_matched(sets, most)
     return wrong, given_up
 
 

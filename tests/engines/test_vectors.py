@@ -17,7 +17,7 @@ from sfumato.errors import QueryError
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics import vector_sum
-from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
+from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES
 
 LENGTH = 3
 RADII = (1, 7, 1000, 2**31 - 1, 2**40)
@@ -83,7 +83,7 @@ def test_units_add_what_the_definition_says(openers):
     ("ball", "length"),
     [
         (Ball.L1, 2048),
-        *(pytest.param(ball, MOST_ENTRIES, marks=pytest.mark.long) for ball in Ball),
+        *(pytest.param(ball, MAX_ENTRIES, marks=pytest.mark.long) for ball in Ball),
     ],
 )
 def test_no_vector_of_many_large_entries_stops_a_release(ball, length):

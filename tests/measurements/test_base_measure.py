@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.measurements.quantile_choice import DIGITS, FEW, MOST_ROUND, BaseMeasure
+from sfumato.measurements.quantile_choice import DIGITS, FEW, MAX_ROUND, BaseMeasure
 from sfumato.noise import FixedWords
 from sfumato.transformations import Lattice
 
@@ -66,7 +66,7 @@ def expected(lattice):
             if lattice.lower <= float(x) <= lattice.upper and has_digits(x, digits, top, lowest)
             if not lattice.whole or x == int(x)
         }
-        if 0 < len(found) <= min(lattice.count // FEW, MOST_ROUND):
+        if 0 < len(found) <= min(lattice.count // FEW, MAX_ROUND):
             weights.update(dict.fromkeys(found, lattice.count // len(found)))
     return weights
 

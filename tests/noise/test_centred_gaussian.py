@@ -14,7 +14,7 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise import centred_noise as module
-from sfumato.noise.centred_noise import FINE, MOST, CentredGaussian
+from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
 
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
 
@@ -119,7 +119,7 @@ def test_laws_are_no_narrower_than_the_noise():
 
 @pytest.mark.parametrize(
     "given",
-    [((F(1),), F(1), (1, 0)), ((F(0),), F(1), (1,)), ((F(1),), F(0), (1,)), ((MOST,), F(1), (1,)),
+    [((F(1),), F(1), (1, 0)), ((F(0),), F(1), (1,)), ((F(1),), F(0), (1,)), ((MAX_SCALE,), F(1), (1,)),
      ((F(1),), F(1), (2**11,)), ((F(1),), F(1), (-1,))],
 )  # fmt: skip
 def test_what_is_refused(given):

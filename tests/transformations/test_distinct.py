@@ -12,7 +12,7 @@ import pytest
 from sfumato.engines.duckdb.sparse_matching import matched
 from sfumato.framework import WHOLE
 from sfumato.transformations import DistinctMatched, DistinctShared
-from sfumato.transformations.statistics.distinct_values import most_matched
+from sfumato.transformations.statistics.distinct_values import max_matched
 
 # A unit has up to three rows with one of these values.
 UNITS = [rows for size in range(1, 4) for rows in combinations_with_replacement("abc", size)]
@@ -75,7 +75,7 @@ class OnceForAll(DistinctMatched):
     """Units with the same values are one."""
 
     def of_added(self, added):
-        return Counter({self.names[0]: -most_matched([key[1] for key in added], self.values)})
+        return Counter({self.names[0]: -max_matched([key[1] for key in added], self.values)})
 
 
 class OneMore(DistinctMatched):
@@ -83,7 +83,7 @@ class OneMore(DistinctMatched):
 
     def of_added(self, added):
         sets = [key[1] for key, units in added.items() for _ in range(units)]
-        return Counter({self.names[0]: most_matched(sets, self.values + 1)})
+        return Counter({self.names[0]: max_matched(sets, self.values + 1)})
 
 
 class ByValues(DistinctShared):
@@ -179,7 +179,7 @@ def test_a_matching_is_the_largest():
     for _ in range(300):
         most = rng.randint(1, 3)
         sets = [frozenset(rng.sample("abcde", rng.randint(0, 4))) for _ in range(rng.randint(0, 4))]
-        assert most_matched(sets, most) == by_brute_force(sets, most)
+        assert max_matched(sets, most) == by_brute_force(sets, most)
 
 
 def test_engines_have_the_same_matching():
@@ -192,7 +192,7 @@ def test_engines_have_the_same_matching():
                 [rng.sample(values, rng.randint(1, min(9, len(values)))) for _ in range(rng.randint(0, 20))]
             )
         found = matched(pa.array(groups, pa.list_(pa.list_(pa.uint64()))), most)
-        assert found.to_pylist() == [most_matched(map(set, sets), most) for sets in groups]
+        assert found.to_pylist() == [max_matched(map(set, sets), most) for sets in groups]
 
 
 def test_shares_never_count_more_than_a_matching():

@@ -18,12 +18,12 @@ from sfumato.framework import Ball, BallBody, Norm
 from sfumato.framework.contribution_bodies import weighted
 from sfumato.transformations import VectorSum
 from sfumato.transformations.statistics import vector_sum
-from sfumato.transformations.statistics.vector_sum import FAR_STEPS, MOST_ENTRIES, MOST_RADIUS, within
+from sfumato.transformations.statistics.vector_sum import FAR_STEPS, MAX_ENTRIES, MAX_RADIUS, within
 
 HUGE = 2**126
 sizes = st.one_of(st.integers(-40, 40), st.integers(-(2**41), 2**41), st.integers(-HUGE, HUGE))
 vectors = st.lists(sizes, min_size=1, max_size=6)
-radii = st.one_of(st.integers(1, 60), st.integers(1, MOST_RADIUS))
+radii = st.one_of(st.integers(1, 60), st.integers(1, MAX_RADIUS))
 examples = settings(max_examples=200, derandomize=True, database=None, deadline=None)
 
 
@@ -111,7 +111,7 @@ def test_a_bound_of_each_row_and_one_of_the_unit():
 
 
 @pytest.mark.parametrize(
-    "changed", [{"length": 0}, {"length": MOST_ENTRIES + 1}, {"radius": 0}, {"radius": MOST_RADIUS + 1}]
+    "changed", [{"length": 0}, {"length": MAX_ENTRIES + 1}, {"radius": 0}, {"radius": MAX_RADIUS + 1}]
 )
 def test_what_does_not_fit_in_128_bits_is_refused(changed):
     with pytest.raises(ParameterError):
@@ -129,7 +129,7 @@ def test_what_does_not_fit_in_128_bits_is_refused(changed):
 
 
 def test_all_that_is_computed_fits_in_128_bits():
-    far = [FAR_STEPS] * MOST_ENTRIES
+    far = [FAR_STEPS] * MAX_ENTRIES
     assert sum(x * x for x in far) < 2**127
-    assert FAR_STEPS * MOST_RADIUS < 2**127
+    assert FAR_STEPS * MAX_RADIUS < 2**127
     assert vector_sum.HUGE_STEPS * 2**64 < 2**127

@@ -20,7 +20,7 @@ from sfumato.display.formatting import price, visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.outward_rounding import exp_bounds
-from sfumato.measurements.candidate_selection import MOST_PEELS, checked_k, margin_for
+from sfumato.measurements.candidate_selection import MAX_PEELS, checked_k, margin_for
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.plan.explanation import cautions
@@ -212,7 +212,7 @@ class Top(Helpful, Displayed):
             return
         if self.candidates is not None:
             raise QueryError("top: candidates are of private groups; all public groups may be shown")
-        checked_k(self.k, public.num_rows if isinstance(public, pa.Table) else MOST_PEELS)
+        checked_k(self.k, public.num_rows if isinstance(public, pa.Table) else MAX_PEELS)
 
     def _check_by(self, by: object) -> None:
         if type(by) is not Sum or by.per == "row":

@@ -13,7 +13,7 @@ from sfumato.dialect.keywords import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.released_sql import FreeNames, Pieces, Writer
 from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker, WrittenAggregate
 from sfumato.dialect.sql_tokens import Literal, Token, positive, refusal
-from sfumato.measurements.candidate_selection import MOST_PEELS
+from sfumato.measurements.candidate_selection import MAX_PEELS
 from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
@@ -133,7 +133,7 @@ class LargestGroups(StatementChecker):
         if len(call.ranks) != 1 or call.listed:
             place = call.ranks[0].place if call.ranks else call.name_place
             raise self._refuse(place, f"how many groups? {_FORMS[call.function]}")
-        k = self._whole(call.ranks[0], "the number of groups", MOST_PEELS)
+        k = self._whole(call.ranks[0], "the number of groups", MAX_PEELS)
         candidates, share, number = call.named.get("candidates"), call.named.get("counts_share"), None
         if candidates is not None:
             if public:

@@ -1,7 +1,7 @@
 """Root finding: where a function crosses its goal, in floats, arrays and whole numbers, with a certain side.
 
-What is returned has been evaluated and found on the side that is asked for, so that a caller who evaluates
-exactly, or rounds outward, gets a result that is sound whatever the search did.
+A result has been evaluated and found on the requested side. A caller who evaluates exactly, or rounds
+outward, therefore gets a sound result, whatever the search did.
 """
 
 from __future__ import annotations

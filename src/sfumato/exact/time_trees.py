@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 
-MOST_STEPS = 1 << 14
+MAX_STEPS = 1 << 14
 # Digits that a coefficient is computed with before it is cut.
 _GUARD = 64
 
@@ -39,7 +39,7 @@ class Toeplitz:
     def __post_init__(self) -> None:
         given = self.coefficients
         falling = all(0 <= later <= earlier for earlier, later in pairwise(given))
-        if not 0 < len(given) <= MOST_STEPS or given[0] != 1 << self.BITS or not falling:
+        if not 0 < len(given) <= MAX_STEPS or given[0] != 1 << self.BITS or not falling:
             raise ParameterError(
                 "coefficients", given[:5], f"2^{self.BITS}, then falling, at most 2^14 of them"
             )
@@ -56,7 +56,7 @@ class Toeplitz:
             steps: how many.
             kept: from 0 to less than 1.
         """
-        if not 0 <= power <= 1 or not 0 < steps <= MOST_STEPS or not 0 <= kept < 1:
+        if not 0 <= power <= 1 or not 0 < steps <= MAX_STEPS or not 0 <= kept < 1:
             raise ParameterError(
                 "power", (power, steps, kept), "in [0, 1], of 1 to 2^14 steps, and kept below 1"
             )
@@ -95,7 +95,7 @@ class Toeplitz:
 
 
 Floats = NDArray[np.float64]
-_MOST_LEVELS = 14
+_MAX_LEVELS = 14
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         nested = all(one < other and other % one == 0 for one, other in pairwise(self.sizes))
-        if not 0 < self.steps <= MOST_STEPS or self.sizes[:1] != (1,) or not nested:
+        if not 0 < self.steps <= MAX_STEPS or self.sizes[:1] != (1,) or not nested:
             raise ParameterError("sizes", (self.steps, self.sizes), "1, then multiples, of 1 to 2^14 steps")
 
     @classmethod
@@ -221,7 +221,7 @@ class Tree:
 @lru_cache(maxsize=64)
 def _best(steps: int) -> Tree:
     made = {Tree(steps, (1,))}
-    for levels in range(2, _MOST_LEVELS + 1):
+    for levels in range(2, _MAX_LEVELS + 1):
         near = round(steps ** (1 / levels))
         for branching in range(max(2, near - 1), near + 3):
             if branching ** (levels - 1) < steps:

@@ -154,13 +154,13 @@ def _listed(name: str, parts: Sequence[Any]) -> str:
 class Odometer(Owned):
     """An odometer: release about one input until a budget is spent.
 
-    What is asked, and for how much, may depend on everything released before. All that is ever released
+    The next measurement, and its loss, may depend on everything released before. All that is ever released
     is within the budget, which holds for the measures that are a `Filter`. An ask that does not fit is
     refused before anything is drawn, and costs nothing; whether it fits depends on maps alone, never on
     the data. Several threads may ask, of the process that made it alone; there are no copies.
 
     Args:
-        data: a member of the domain; it is not looked at but by what is asked.
+        data: a member of the domain; only measurements look at it.
         domain, metric: what inputs are, and how far apart.
         measure: `PureDP()`, `ApproximateDP()`, `ZeroConcentratedDP()` or `GaussianDP()`.
         budget: in the measure's unit: an epsilon, a pair (epsilon, delta), a rho or a mu.

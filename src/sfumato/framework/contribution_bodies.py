@@ -1,6 +1,6 @@
 """Contribution bodies: all that one privacy unit may add to the numbers of one group.
 
-A cone has a count beside numbers that it limits; noise of the same shape is K-norm noise.
+A cone has a count and numbers that it limits; noise of the same shape is K-norm noise.
 """
 
 from __future__ import annotations

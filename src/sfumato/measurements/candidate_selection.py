@@ -183,7 +183,7 @@ def accept_or_reject(gaps: list[Fraction], words: Words | None = None) -> int:
             return int(proposed[heads.argmax()])
 
 
-MOST_PEELS = 100_000
+MAX_PEELS = 100_000
 # Floats look at what weighs more than e^-60 of the best, all together.
 _NEAR = 60
 # NumPy's exp is taken to be right to 2^-45; with its argument, and a product, a weight is right to 2^-43.
@@ -311,8 +311,8 @@ def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1
 def checked_k(k: object, most: int) -> int:
     """Take the number k of candidates to select, from 1 to `most`, and to 100,000."""
     number = positive_int(k, "k")
-    if number > min(most, MOST_PEELS):
-        raise ParameterError("k", k, f"from 1 to {min(most, MOST_PEELS):,}")
+    if number > min(most, MAX_PEELS):
+        raise ParameterError("k", k, f"from 1 to {min(most, MAX_PEELS):,}")
     return number
 
 

@@ -31,7 +31,7 @@ from sfumato.transformations.quantile_lattice import Lattice
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.
 DIGITS = 1, 2, 3
 # Of wide bounds only the roundest numbers: not more than so many of them.
-MOST_ROUND = 1 << 15
+MAX_ROUND = 1 << 15
 # Numbers are called round that are at most one of so many places.
 FEW = 2
 
@@ -64,7 +64,7 @@ class BaseMeasure:
         """The round numbers among quantile places, rising, and cumulated weights of the base measure."""
         found = [self._with_digits(digits) for digits in DIGITS]
         count = self.lattice.count
-        found = [places for places in found if 0 < len(places) <= min(count // FEW, MOST_ROUND)]
+        found = [places for places in found if 0 < len(places) <= min(count // FEW, MAX_ROUND)]
         more = [np.full(len(places), count // len(places)) for places in found]
         places, own = np.unique(np.concatenate([*found, np.zeros(0, np.int64)]), return_inverse=True)
         weights = np.zeros(len(places) + 1, np.int64)
@@ -79,7 +79,7 @@ class BaseMeasure:
         largest = max(abs(lattice.lower), abs(lattice.upper))
         runs = [_multiples(lattice.lower, lattice.upper, top - digits + 1)]
         for decade in range(lowest, min(top, _decade(Fraction(largest)) + 1)):
-            if (decade - lowest) * 10**digits > MOST_ROUND:
+            if (decade - lowest) * 10**digits > MAX_ROUND:
                 return np.zeros(0, np.int64)
             least = 10.0**decade if decade > lowest else 0.0
             own = _multiples(least, 10.0 ** (decade + 1), decade - digits + 1)
@@ -122,7 +122,7 @@ def _multiples(lower: float, upper: float, power: int) -> NDArray[np.float64]:
     """Return the float64 next to multiples of a power of ten between bounds: round quantile places."""
     step = Fraction(10) ** power
     first, last = math.ceil(Fraction(lower) / step), math.floor(Fraction(upper) / step)
-    if abs(power) > _LARGEST_POWER or max(-first, last) >= 1 << 53 or last - first > MOST_ROUND:
+    if abs(power) > _LARGEST_POWER or max(-first, last) >= 1 << 53 or last - first > MAX_ROUND:
         return np.zeros(0)
     numbers = np.arange(first, last + 1).astype(float)
     # A quotient by a whole power of ten is the nearest float64, the product with a fraction is not.
@@ -217,7 +217,7 @@ class Levels:
         )
 
 
-MOST_TARGETS = 64
+MAX_TARGETS = 64
 # The largest part of the weight that floats may leave out.
 _LEFT = 2.0**-33
 # So many groups are looked at together.
@@ -333,8 +333,8 @@ class QuantileChoice(Spelled):
     targets: tuple[Target, ...]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.targets) <= MOST_TARGETS:
-            raise ParameterError("targets", len(self.targets), f"from 1 to {MOST_TARGETS}")
+        if not 1 <= len(self.targets) <= MAX_TARGETS:
+            raise ParameterError("targets", len(self.targets), f"from 1 to {MAX_TARGETS}")
 
     @property
     def loss(self) -> Fraction:

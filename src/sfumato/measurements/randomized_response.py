@@ -15,7 +15,7 @@ from sfumato.measurements.candidate_selection import uniform_below
 from sfumato.names.suggestions import helpful
 from sfumato.noise import Words, bernoulli
 
-LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as never told
+LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as never reported
 
 
 @helpful
@@ -85,16 +85,16 @@ def estimate_shares(
     (0.716, Fraction(1, 1))
 
     Source:
-        a member of share s is told with probability q + s (p - q), where p and q are the probabilities
+        a member of share s is reported with probability q + s (p - q), where p and q are the probabilities
         of the truth and of each other answer; this is solved for s. Kairouz et al. 2016, section 4.
     """
     domain = CategoryDomain(tuple(members))
     ratio = _ratio(epsilon)
-    told = Counter(responses)
-    if not told or not set(told) <= set(domain.members):
+    counts = Counter(responses)
+    if not counts or not set(counts) <= set(domain.members):
         raise ParameterError("responses", "empty or with others", f"one or more of {domain.members}")
     parts = ratio + len(domain.members) - 1
-    return {m: (Fraction(told[m], told.total()) * parts - 1) / (ratio - 1) for m in domain.members}
+    return {m: (Fraction(counts[m], counts.total()) * parts - 1) / (ratio - 1) for m in domain.members}
 
 
 def _ratio(epsilon: object) -> Fraction:

@@ -23,7 +23,7 @@ class AboveThreshold(Isolated, Owned):
     """Answer whether values are above a threshold, by sparse vector, until `positives` of them were.
 
     All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
-    the most that any of the values differs. Which value is asked for next may depend on the answers before.
+    the most that any of the values differs. The next value may depend on earlier answers.
     It answers in the process that made it alone; there are no copies.
 
     Args:
@@ -81,8 +81,8 @@ class AboveThreshold(Isolated, Owned):
         with self._turn():
             if self._left == 0:
                 raise BudgetError(
-                    f"AboveThreshold: all {self.positives} positive answers are given; what more is asked "
-                    "needs a budget of its own"
+                    f"AboveThreshold: all {self.positives} positive answers are given; further "
+                    "questions need a budget of their own"
                 )
             above = exact + int(self._law.rounded(1, self._words)[0]) >= self._noisy_threshold
             self._left -= above
@@ -116,11 +116,11 @@ def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measureme
     noise_scales(width, positive_int(positives, "positives"))  # refuses what cannot be drawn
 
     def function(values: Iterable[int]) -> list[bool]:
-        asked = AboveThreshold(width, threshold, positives)
+        technique = AboveThreshold(width, threshold, positives)
         answers = []
         for value in values:
-            answers.append(asked.ask(value))
-            if not asked.left:
+            answers.append(technique.ask(value))
+            if not technique.left:
                 break
         return answers
 

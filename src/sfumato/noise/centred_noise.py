@@ -18,8 +18,8 @@ from sfumato.noise.random_words import Words, source_of
 
 # The noises of a count are whole numbers of so small a part of a step, 2^-20, before they are added up.
 FINE = 20
-MOST = Fraction(2**36)  # scales from here on could leave 64-bit integers
-MOST_WEIGHT = 2**10  # or could be so many times a fine step that it is no longer fine
+MAX_SCALE = Fraction(2**36)  # scales from here on could leave 64-bit integers
+MAX_WEIGHT = 2**10  # or could be so many times a fine step that it is no longer fine
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,11 +53,11 @@ class CentredGaussian(Spelled):
         whole_number(self.groups, "groups", 1)
         if len(self.scales) != len(self.weights) or min(*self.scales, self.shared) <= 0:
             raise ParameterError("scales", self.scales, "greater than 0, with a weight for each")
-        if not all(0 <= w <= MOST_WEIGHT for w in self.weights):
-            raise ParameterError("weights", self.weights, f"whole numbers from 0 to {MOST_WEIGHT}")
+        if not all(0 <= w <= MAX_WEIGHT for w in self.weights):
+            raise ParameterError("weights", self.weights, f"whole numbers from 0 to {MAX_WEIGHT}")
         pairs = zip(self.scales, self.weights, strict=True)
-        if any(scale + weight * self.shared > MOST for scale, weight in pairs if weight):
-            raise ParameterError("scales", self.scales, f"at most {MOST} grid steps, of counts")
+        if any(scale + weight * self.shared > MAX_SCALE for scale, weight in pairs if weight):
+            raise ParameterError("scales", self.scales, f"at most {MAX_SCALE} grid steps, of counts")
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
         """Draw centred noise once: own and common parts on the fine grid, added up, then rounded.

@@ -25,8 +25,8 @@ from sfumato.noise.random_words import Words, source_of
 # 2^16 cells could leave 64-bit integers, were it more than 2^48 of them.
 FINE = 16
 _BITS = 48
-MOST = Fraction(2**_BITS)
-MOST_CELLS = 2**16
+MAX_SCALE = Fraction(2**_BITS)
+MAX_CELLS = 2**16
 _SAFE = 1 + 2.0**-20  # what float arithmetic may lose
 _NEAR = 1e-13  # of what least squares solve, where they are done
 _SOLVED = 2.0**-20  # of its deviation, which a total is then within of them: `test_what_least_squares_leave`
@@ -61,8 +61,8 @@ class LevelsGaussian(Spelled):
         if len(self.sizes) != len(self.rollup.sets) or min(self.sizes) < 0 or not self.sizes[0]:
             raise ParameterError("sizes", self.sizes, "one of at least 0 for each level, the first above 0")
         largest = max(self.scales) * max(self.sizes)
-        if not min(self.scales) > 0 or largest > MOST or self.groups > MOST_CELLS:
-            raise ParameterError("scales", self.scales, f"above 0, and at most {MOST} grid steps")
+        if not min(self.scales) > 0 or largest > MAX_SCALE or self.groups > MAX_CELLS:
+            raise ParameterError("scales", self.scales, f"above 0, and at most {MAX_SCALE} grid steps")
 
     @property
     def groups(self) -> int:
@@ -281,15 +281,15 @@ def least_squares(
     moved = np.zeros((coordinates, rollup.cells))
     levels = list(apart)
 
-    def told(totals: Mapping[int, Any]) -> Floats:
+    def to_cells(totals: Mapping[int, Any]) -> Floats:
         of_levels = (weights[i] * totals[i][rollup.codes[i]] for i in levels)
         return np.asarray(sum(of_levels, np.zeros(rollup.cells)))
 
     def times(x: Floats) -> Floats:
-        return np.asarray(weights[0] * x + told({i: np.bincount(rollup.codes[i], x) for i in levels}))
+        return np.asarray(weights[0] * x + to_cells({i: np.bincount(rollup.codes[i], x) for i in levels}))
 
     for c in range(coordinates if levels else 0):
-        wanted = told({i: apart[i][c].astype(np.float64) for i in levels})
+        wanted = to_cells({i: apart[i][c].astype(np.float64) for i in levels})
         goal = _NEAR * math.sqrt(wanted @ wanted)
         x, rest = moved[c], wanted
         direction, length = rest.copy(), float(rest @ rest)

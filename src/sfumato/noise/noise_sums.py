@@ -102,7 +102,7 @@ Weight = Any  # float, or float64 array
 # Beyond so many half steps of each noise, their rounding is small beside the sum.
 _FEW = 20
 # So many Laplace noises at most are taken two by two.
-_MOST_PAIRED = 4
+_MAX_PAIRED = 4
 # What float arithmetic may lose, and that scales are told apart by 10^-12, on the safe side.
 _SAFE = 1 + 2e-12
 _SMALLEST = 1e-140
@@ -171,7 +171,7 @@ class NoiseSum:
             return _unit_gaussian(k) * np.hypot.reduce(self._scales, axis=0)
         nats, scales = k * _LN10, self._scales
         found = np.inf
-        if len(scales) <= _MOST_PAIRED:
+        if len(scales) <= _MAX_PAIRED:
             pairs = [scales[i : i + 2] for i in range(0, len(scales), 2)]
             found = sum(_two_laplaces(pair, nats + math.log(len(pairs))) for pair in pairs)
         if len(scales) > 2:

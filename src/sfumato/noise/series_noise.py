@@ -20,7 +20,7 @@ from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.noise.laws import Floats, Gaussian, Laplace
 from sfumato.noise.random_words import Words, source_of
 
-MOST = Fraction(2**40)  # scales from here on could leave 64-bit integers
+MAX_SCALE = Fraction(2**40)  # scales from here on could leave 64-bit integers
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,8 +39,8 @@ class TimeStepsNoise(Spelled, ABC):
 
     def __post_init__(self) -> None:
         whole_number(self.series, "series", 1)
-        if not self.scales or not 0 < min(self.scales) <= max(self.scales) <= MOST:
-            raise ParameterError("scales", self.scales, f"above 0, and at most {MOST} grid steps")
+        if not self.scales or not 0 < min(self.scales) <= max(self.scales) <= MAX_SCALE:
+            raise ParameterError("scales", self.scales, f"above 0, and at most {MAX_SCALE} grid steps")
 
     @property
     def groups(self) -> int:

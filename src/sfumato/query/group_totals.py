@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError, nearest
 from sfumato.exact.rollup import Rollup
-from sfumato.exact.time_trees import MOST_STEPS
+from sfumato.exact.time_trees import MAX_STEPS
 from sfumato.noise.laws import Floats
-from sfumato.noise.level_noise import MOST_CELLS
+from sfumato.noise.level_noise import MAX_CELLS
 from sfumato.query.aggregates import (
     Aggregate,
     CountDistinct,
@@ -131,9 +131,9 @@ def _series(name: str, over: int, table: pa.Table, key: str) -> Series:
             f"{name}: the public groups are not all steps of each series; give keys with every combination "
             f"of {key!r} and the other keys"
         )
-    if steps > MOST_STEPS or table.num_rows > MOST_GROUPS:
+    if steps > MAX_STEPS or table.num_rows > MOST_GROUPS:
         raise QueryError(
-            f"{name}: cumulative totals are of at most {MOST_STEPS:,} steps, and {MOST_GROUPS:,} groups "
+            f"{name}: cumulative totals are of at most {MAX_STEPS:,} steps, and {MOST_GROUPS:,} groups "
             "in all; take longer steps, such as weeks for days"
         )
     return Series(over, steps, count)
@@ -287,8 +287,8 @@ def totals_of(
                 "of units do not add up; write sf.count() for rows, .bound(groups=1), or ask for units of "
                 "each level in a question of its own"
             )
-    if public_keys.num_rows > MOST_CELLS:
-        raise QueryError(f"totals: there are more than {MOST_CELLS:,} groups")
+    if public_keys.num_rows > MAX_CELLS:
+        raise QueryError(f"totals: there are more than {MAX_CELLS:,} groups")
     sets = tuple(tuple(keys.index(key) for key in own) for own in grouping.sets)
     every = tuple(range(len(keys)))
     levels = tuple(dict.fromkeys((every, *sets)))

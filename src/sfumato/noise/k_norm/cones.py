@@ -44,7 +44,7 @@ class Cone:
 
     Args:
         signed: how many signed numbers, m.
-        units: whether there is a number of units beside that of rows.
+        units: whether there is a number of units, besides that of rows.
 
     >>> [str(c) for c in Cone(1).volume], Cone(1, units=True).dimensions
     (['3/4', '-1'], 3)

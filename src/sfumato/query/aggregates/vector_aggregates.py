@@ -21,7 +21,7 @@ from sfumato.query.schema import IN_PLACE, Schema, spelled
 from sfumato.transformations import Ball, Grid, VectorCount
 from sfumato.transformations import VectorSum as Statistic
 from sfumato.transformations.grid import exponent_of
-from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES, MOST_RADIUS, NORMS
+from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES, MAX_RADIUS, NORMS
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
@@ -90,7 +90,7 @@ class VectorSum(Aggregate):
             and entries.kind in (int, bool)
             and self.norm == "linf"
             and bound.denominator == 1
-            and bound <= MOST_RADIUS
+            and bound <= MAX_RADIUS
             and not design.query.scaled
             and noise * self.length < 2**50
         )
@@ -197,8 +197,8 @@ def _checked(
 ) -> tuple[str, int, Fraction, VectorNorm]:
     """Return the checked column, length, bound and norm of vectors."""
     name = column_name(function, column)
-    if positive_int(length, "length") > MOST_ENTRIES:
-        raise ParameterError("length", length, f"at most {MOST_ENTRIES:,}")
+    if positive_int(length, "length") > MAX_ENTRIES:
+        raise ParameterError("length", length, f"at most {MAX_ENTRIES:,}")
     one_of(norm, "norm", get_args(VectorNorm))
     exact = as_fraction(bound, f"{function}({shown(column)}) bound")
     if not Fraction(1, 10**100) <= exact <= 10**100:

@@ -19,7 +19,7 @@ from sfumato.transformations.row_sql import RowSql, SqlPart
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 
 # With more columns, corners are too many to look at; each number then counts with its largest value.
-MOST_CORNERS = 10
+MAX_CORNERS = 10
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class CrossBody(Body):
         most = weighted(norm, self._largest(), scales)
         if norm is Norm.L1:
             return self.rows * most
-        if len(self.half_ranges) <= MOST_CORNERS:
+        if len(self.half_ranges) <= MAX_CORNERS:
             ends = product(*((0, h) for h in self.half_ranges))
             most = max(weighted(norm, self._at(x), scales) for x in ends)
         return self.rows**2 * most

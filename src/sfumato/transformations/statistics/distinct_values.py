@@ -76,7 +76,7 @@ class DistinctMatched(DistinctValues):
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
         """Return the number of distinct values: the size of a maximum matching."""
         sets = [own for own, units in _places(added, self.names[0]) for _ in range(units)]
-        return Counter({self.names[0]: most_matched(sets, self.values)})
+        return Counter({self.names[0]: max_matched(sets, self.values)})
 
     @property
     def divisible(self) -> bool:
@@ -156,14 +156,14 @@ class DistinctShared(DistinctValues):
         return Segment(self.names[0], Fraction(self.values << -self.exponent))
 
 
-def most_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
+def max_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
     """Return how many distinct values can be matched to holders, each of which brings few.
 
     Args:
         sets: values.
         most: how many of them each set brings at most.
 
-    >>> most_matched([{"a", "b"}, {"a"}, {"a"}], most=1), most_matched([{"a", "b", "c"}], most=2)
+    >>> max_matched([{"a", "b"}, {"a"}, {"a"}], most=1), max_matched([{"a", "b", "c"}], most=2)
     (2, 2)
 
     Source:

@@ -18,11 +18,11 @@ from sfumato.transformations.row_sql import RowSql, SqlPart, sums_of
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
-# Before a vector is shortened each entry is clamped to this many steps. With at most `MOST_ENTRIES` of them
+# Before a vector is shortened each entry is clamped to this many steps. With at most `MAX_ENTRIES` of them
 # the sum of squares is at most 2^116, and an entry times a radius 2^92: both fit in 128 bits.
 FAR_STEPS = 1 << 52
-MOST_RADIUS = 1 << 40
-MOST_ENTRIES = 4096
+MAX_RADIUS = 1 << 40
+MAX_ENTRIES = 4096
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class VectorSum(Statistic):
     listed = True
 
     def __post_init__(self) -> None:
-        if not 1 <= self.length <= MOST_ENTRIES:
-            raise ParameterError("length", self.length, f"from 1 to {MOST_ENTRIES:,}")
-        if not 1 <= self.radius <= MOST_RADIUS:
+        if not 1 <= self.length <= MAX_ENTRIES:
+            raise ParameterError("length", self.length, f"from 1 to {MAX_ENTRIES:,}")
+        if not 1 <= self.radius <= MAX_RADIUS:
             raise ParameterError("radius", self.radius, "from 1 to 2^40 steps")
 
     @property

@@ -31,7 +31,7 @@ from sfumato.engines.duckdb.expressions.safe_parts import (
 from sfumato.engines.duckdb.expressions.times import time_arithmetic
 from sfumato.query.schema import FLOATS, INTEGERS
 from sfumato.sql_text import double
-from sfumato.transformations.statistics.vector_sum import MOST_ENTRIES
+from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES
 
 _NUMBER_LIST = re.compile(r"([^\[]+)\[\d*\]")
 _NUMBERS = (*INTEGERS, *FLOATS, "DECIMAL", "BOOLEAN")
@@ -52,8 +52,8 @@ def _vector(node: Node, name: str, parts: list[Part]) -> tuple[Node, int, Any]:
     if parts[0].constant or held is None or not held[1].startswith(_NUMBERS):
         raise NotTotal(parts[0].node, f"is no column of lists of numbers, which {name} takes")
     ((length, last),) = ask(f"SELECT {parts[1].text}, {parts[2].text}")
-    if type(length) is not int or not 1 <= length <= MOST_ENTRIES:
-        raise NotTotal(parts[1].node, f"is no number of entries from 1 to {MOST_ENTRIES:,}")
+    if type(length) is not int or not 1 <= length <= MAX_ENTRIES:
+        raise NotTotal(parts[1].node, f"is no number of entries from 1 to {MAX_ENTRIES:,}")
     return once(tried(parts[0], "DOUBLE[]")).node, length, last
 
 
