@@ -133,3 +133,8 @@ def test_numbers_beyond_floats_are_refused():
     for scale, epsilon in (("1", "1" + "0" * 300), ("1", "1" + "0" * 400), ("1" + "0" * 200, "1")):
         with pytest.raises(CertificateError):
             certify(release(part([UNITS], independent("gaussian", units=scale), epsilon=epsilon)))
+
+
+def test_choices_have_an_eighth_of_the_square_of_their_epsilon_as_rho():
+    found = certify(release(TOP | {"noise": None}))
+    assert (found.pure, found.rho) == (Fraction(1, 2), 5 * Fraction(1, 100) / 8)
