@@ -155,6 +155,12 @@ def test_k_norm_of_rows_limited_in_all_groups(joint):
         assert most <= float(found.epsilon) + 1e-9 and found.epsilon <= (1 if joint else times) * norm + 1e-9
 
 
+def test_k_norm_of_units_that_are_in_as_many_groups_as_they_have_rows():
+    noise = k_norm(["units"], joint=False) | {"scales": {"units": "2"}}
+    found = losses(part([UNITS], noise, per_unit=3, shown=3, total_rows=3))
+    assert found.epsilon == Fraction(3, 2)  # as with one row in each of three groups
+
+
 def subsets(many, k):
     return itertools.combinations(range(many), min(many, k))
 
