@@ -325,7 +325,7 @@ def test_bad_questions():
 def test_a_composition_needs_neither_scipy_nor_dp_accounting():
     code = (
         "import sys, sfumato.budget as b; n = b.Loss(gaussian=1, laplace=((1, 9),));"
-        "b.calibrate(lambda x: n.noisier(x), 1, 1e-6); print(*sys.modules)"
+        "b.calibrate(lambda x: n.scaled(x), 1, 1e-6); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert {"sfumato.budget.loss_distributions"} == {

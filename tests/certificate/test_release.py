@@ -253,7 +253,7 @@ def test_what_is_paid_is_at_least_what_is_proved():
     selected = private.plan(epsilon=1, delta="1e-6", noise="laplace", group_selection="truncated_geometric")
     less = Fraction(999, 1000)
     for plan, loss, kind in (
-        (laplace, laplace.loss.noisier(1 / less), "pure epsilon"),
+        (laplace, laplace.loss.scaled(1 / less), "pure epsilon"),
         (gaussian, Loss(gaussian=gaussian.loss.gaussian * less), "squared mu"),
         (gaussian, Loss(), "squared mu"),
         (selected, replace(selected.loss, approximate=()), "pure epsilon"),

@@ -152,7 +152,7 @@ FAULTS = [
           "return Loss(gaussian=units**2 * squared)", "return Loss(gaussian=units**2 * squared / 4)"),
     # Plans with noise of each number, and the rule that selects groups.
     Fault("noise is calibrated without the loss of selection", f"{PLANS}independent_plans.py",
-          "lambda k: unit_loss.noisier(k) + rule.loss, self.epsilon", "lambda k: unit_loss.noisier(k), self.epsilon"),
+          "lambda k: unit_loss.scaled(k) + rule.loss, self.epsilon", "lambda k: unit_loss.scaled(k), self.epsilon"),
     Fault("the loss that is calibrated is of one group", f"{PLANS}independent_plans.py",
           "_scales(needed, noise, Fraction(1)), needed.times)", "_scales(needed, noise, Fraction(1)), 1)"),
     Fault("scales that are drawn are those of half the multiplier", f"{PLANS}independent_plans.py",

@@ -98,7 +98,7 @@ class Loss(Isolated, Spelled):
             additive_delta=self.additive_delta + other.additive_delta,
         )
 
-    def noisier(self, multiplier: Fraction) -> Loss:
+    def scaled(self, multiplier: Fraction) -> Loss:
         """Return the loss after every noise scale is multiplied by `multiplier`.
 
         Args:
@@ -106,7 +106,7 @@ class Loss(Isolated, Spelled):
         Raises:
             BudgetError: a loss that comes of it is not admissible, as with a multiplier of no more than 0.
 
-        >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).noisier(Fraction(2))
+        >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).scaled(Fraction(2))
         Loss(gaussian=0.25, laplace=((0.5, 2),), pure=None, approximate=(), additive_delta=0)
         """
         return Loss(

@@ -110,7 +110,7 @@ class SeparatePlans:
         unit_loss = self._unit_loss(noise, rough, rule.uses_noise)
         room = 0 if unit_loss.gaussian else ROOM_OF_COMPOSITIONS * (self.delta - rule.loss.least_delta)
         multiplier = calibrate(
-            lambda k: unit_loss.noisier(k) + rule.loss, self.epsilon, self.delta - room, start=rough
+            lambda k: unit_loss.scaled(k) + rule.loss, self.epsilon, self.delta - room, start=rough
         )
         plan = self._plan(noise, rule, needed, multiplier)
         most = max(plan.scales.values())
