@@ -270,7 +270,7 @@ class InterruptedTable:
 
 
 def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
-    monkeypatch.setattr(sources, "harmless_table", lambda *_: InterruptedTable())
+    monkeypatch.setattr(sources, "sanitized_table", lambda *_: InterruptedTable())
     return ROWS
 
 

@@ -135,7 +135,7 @@ def test_every_room_has_its_arrows() -> None:
 
 
 def test_no_circle_of_imports() -> None:
-    """Not even one that an import inside a function makes harmless: a thing lies where both can reach it."""
+    """Not even one that an import inside a function makes sanitized: a thing lies where both can reach it."""
     files = {module(path): path for path in PACKAGE.rglob("*.py")}
     graph = {name: imported(path, set(files)) for name, path in files.items()}
     assert graph["sfumato.cli.main"]

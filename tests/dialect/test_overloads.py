@@ -16,7 +16,7 @@ from sfumato.dialect.syntax_tree import children, descendants, statements, writt
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import binding
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
-from sfumato.engines.duckdb.expressions.validation import judged
+from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.errors import QueryError, SqlError
 from sfumato.query.schema import Column, Kind
 
@@ -44,7 +44,7 @@ def running(monkeypatch) -> Iterator[Callable[[list[Overload]], None]]:
 
 
 def judge(text: str) -> str:
-    return judged("filter", text, COLUMNS).text
+    return validated("filter", text, COLUMNS).text
 
 
 def around(value: str) -> None:

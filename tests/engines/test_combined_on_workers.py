@@ -50,7 +50,7 @@ class LocalEngine(DistributedEngine):
                 some = rows.slice(start, end - start)
                 batches = some.to_batches(max_chunksize=chance.choice((3, 1000)))
                 moved[number] += stages.partials(batches, number)
-        for hop in stages.hops:
+        for hop in stages.key_joins:
             met = self.by_shard(moved.pop(hop.owners) + moved.pop(hop.rows))
             moved[hop.gives] = [part for data in met for part in stages.reached(hop, data)]
         parts = [part for of_table in moved.values() for part in of_table]

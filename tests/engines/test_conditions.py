@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.engines.duckdb.expressions import judged, validation
+from sfumato.engines.duckdb.expressions import validated, validation
 from sfumato.errors import SfumatoError
 from sfumato.query.schema import Column, Kind
 
@@ -42,7 +42,7 @@ def kept(connection: duckdb.DuckDBPyConnection, relation: str, where: str) -> li
 
 def alike(connection: duckdb.DuckDBPyConnection, relation: str, text: str, schema: dict[str, Column]) -> str:
     """Hold a condition to the whole expression under TRY; return it."""
-    one = judged("filter", text, schema)
+    one = validated("filter", text, schema)
     whole = f"TRY(TRY_CAST((\n{one.text}\n) AS BOOLEAN))"
     assert kept(connection, relation, one.condition) == kept(connection, relation, whole), text
     return one.condition
@@ -83,8 +83,8 @@ def test_what_may_fail_stands_under_try():
         "tm > TIME '12:00:00'",
         "l = l",
     ):
-        assert judged("filter", text, SCHEMA).condition.startswith("TRY("), text
-    assert judged("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
+        assert validated("filter", text, SCHEMA).condition.startswith("TRY("), text
+    assert validated("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
 
 
 def test_many_parts_stay_together(awkward):
@@ -113,7 +113,7 @@ def test_parts_are_cut_at_and_alone(awkward):
 def test_any_condition_keeps_what_its_expression_keeps(awkward, chance, depth):
     text = " AND ".join(f"({expression(chance, list(AWKWARD), depth)})" for _ in range(chance.randint(1, 3)))
     try:
-        judged("filter", text, SCHEMA)
+        validated("filter", text, SCHEMA)
     except SfumatoError:
         return
     alike(awkward, "rows", text, SCHEMA)

@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import connection, resources, sources, stages
-from sfumato.engines.duckdb.connection import closed, connect, lent
+from sfumato.engines.duckdb.connection import checked_out, closed, connect
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.errors import EngineError, ParameterError
@@ -43,7 +43,7 @@ def idle() -> list[str]:
 
 
 def lent_place(**options) -> str:
-    with lent(**options) as session:
+    with checked_out(**options) as session:
         return place(session)
 
 
@@ -71,7 +71,7 @@ def test_a_database_is_lent_again():
 
 
 def test_nobody_else_has_it_meanwhile():
-    with lent() as one, lent() as other:
+    with checked_out() as one, checked_out() as other:
         assert place(one) != place(other)
     assert len(idle()) == 2
 
@@ -90,9 +90,9 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
     place_before = lent_place()
     monkeypatch.setenv("TZ", "Asia/Tokyo")  # which has no part in it
     assert lent_place() == place_before
-    with lent(timezone="Europe/Berlin") as session:
+    with checked_out(timezone="Europe/Berlin") as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
-    with lent() as session:
+    with checked_out() as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
 
 
@@ -103,7 +103,7 @@ def test_a_time_zone_that_is_not_known_is_refused_before_rows_are_read():
 
 
 def test_what_a_session_has_ends_with_it():
-    with lent() as session:
+    with checked_out() as session:
         home = place(session)
         session.register("source_rows", ROWS)
         session.execute("CREATE TEMP TABLE mine AS FROM source_rows")
@@ -114,7 +114,7 @@ def test_what_a_session_has_ends_with_it():
         session.execute("SET enable_progress_bar = true")
     with pytest.raises(duckdb.Error):
         session.execute("FROM mine")
-    with lent() as session:
+    with checked_out() as session:
         assert place(session) == home
         for text in ("FROM source_rows", "FROM mine", "FROM view", "SELECT f()", "EXECUTE q"):
             with pytest.raises(duckdb.Error):
@@ -164,7 +164,7 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
     ],
 )
 def test_a_database_in_which_something_is_left_is_closed(leave):
-    with lent() as session:
+    with checked_out() as session:
         home = place(session)
         session.execute(leave)
     assert idle() == []
@@ -172,9 +172,9 @@ def test_a_database_in_which_something_is_left_is_closed(leave):
 
 
 def test_what_was_begun_and_not_ended_is_undone():
-    with lent() as session:
+    with checked_out() as session:
         session.execute("BEGIN; CREATE TABLE left_behind (v INTEGER)")
-    with lent() as session:
+    with checked_out() as session:
         assert session.execute("FROM duckdb_tables()").fetchall() == []
 
 
@@ -182,7 +182,7 @@ def test_what_was_begun_and_not_ended_is_undone():
     "error", [duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, SystemExit, MemoryError]
 )
 def test_a_database_with_an_error_in_between_is_closed(error):
-    with pytest.raises(error), lent() as session:
+    with pytest.raises(error), checked_out() as session:
         if error is duckdb.Error:
             session.execute("SELECT nothing FROM nowhere")
         raise error("in between")
@@ -209,14 +209,14 @@ def test_a_database_that_is_broken_is_not_lent_again(monkeypatch):
             self.found.close()
 
     monkeypatch.setattr(connection, "connect", lambda *given, **options: Invalidated(connect()))
-    with lent() as session:
+    with checked_out() as session:
         assert session.execute("SELECT 1").fetchall() == [(1,)]
     assert connection._idle == {}
 
 
 def test_a_database_that_spilled_is_closed(tmp_path):
     limits = Resources(10**8, threads=1, temp_directory=str(tmp_path))
-    with lent(resources=limits) as session:
+    with checked_out(resources=limits) as session:
         rows = "SELECT 'row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)"
         session.execute(f"CREATE TEMP TABLE t AS {rows}")
         assert Path(place(session)).exists()
@@ -235,7 +235,7 @@ def test_a_database_whose_user_computed_for_long_is_closed(monkeypatch):
 def test_a_database_is_lent_again_however_long_its_user_waits(monkeypatch):
     """As it does on a machine that is busy with other processes."""
     monkeypatch.setattr(connection, "BRIEF", 0.1)
-    with lent() as session:
+    with checked_out() as session:
         first = place(session)
         time.sleep(2 * connection.BRIEF)
     assert idle() == [first]
@@ -290,7 +290,7 @@ def test_a_database_is_as_new_after_releases(tmp_path):
     plan = table.agg(n=sf.count(), m=sf.quantiles("k", [0.5], lower=0, upper=2)).plan(epsilon=1)
     assert len(list(table._engine.statistics(plan.exact, 100))) == 1
     assert table._engine.progress() is None
-    with lent() as used:
+    with checked_out() as used:
         assert settings(used) == settings(connect().cursor())
 
 
@@ -326,7 +326,7 @@ def test_threads_have_databases_of_their_own():
 
 def test_at_most_so_many_wait():
     def inside(depth):
-        with lent():
+        with checked_out():
             if depth:
                 inside(depth - 1)
 
@@ -401,8 +401,8 @@ def test_a_child_that_has_too_many_closes_none_of_its_parents(in_child):
 
 def test_a_child_gives_nothing_back(in_child):
     """It is forked while a database is lent, and leaves it to its parent."""
-    with lent() as session:
-        borrowed = lent()
+    with checked_out() as session:
+        borrowed = checked_out()
         borrowed.__enter__()
         in_child(lambda: borrowed.__exit__(None, None, None))
         assert session.execute("SELECT 1").fetchall() == [(1,)]

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 import sfumato as sf
 from sfumato.engines.duckdb import sparse_matching
 from sfumato.engines.duckdb.distinct_values import Rows, brought, counted
-from sfumato.engines.duckdb.sparse_matching import Pruned, matched, most_brought
+from sfumato.engines.duckdb.sparse_matching import Pruned, matched, max_matching
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
@@ -175,7 +175,7 @@ def few_or_many(rng):
 def by_few_pairs(con, pairs, most, whole=False):
     units, leaves = (pa.array(column) for column in zip(*pairs, strict=True))
     con.register("pairs", pa.table({"u": units, "x": leaves}))
-    return most_brought(
+    return max_matching(
         lambda text: con.sql(text).to_arrow_reader(10),
         con.register,
         Rows(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.expressions import judged, validation
+from sfumato.engines.duckdb.expressions import validated, validation
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast, is_missing_cast
 from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
-from sfumato.engines.duckdb.expressions.validation import Judged
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.schema import Column, Kind
 
@@ -40,9 +40,9 @@ def awkward():
         yield connection
 
 
-def admitted(text: str) -> Judged | None:
+def admitted(text: str) -> ValidatedExpression | None:
     try:
-        return judged("filter", text, SCHEMA)
+        return validated("filter", text, SCHEMA)
     except SfumatoError:
         return None
 
@@ -231,7 +231,7 @@ def test_one_row_does_not_decide_whether_a_release_fails(engine):
 def test_try_is_a_second_wall(monkeypatch, openers, name):
     """Were a form not total after all, TRY would hold, as the optimizers that move things out of it are off."""
     monkeypatch.setattr(validation, "total", lambda tree, kinds: replace(total(tree, kinds), node=tree))
-    assert "TRY" not in judged("filter", RAISING[name], SCHEMA).text
+    assert "TRY" not in validated("filter", RAISING[name], SCHEMA).text
     for engine in (openers("duckdb"), openers("stages")):
         opened = engine(texts_of(engine, ["s", "a", "x"]))
         table = Table(opened, "id").with_columns(y=RAISING[name], z=RAISING[name])
@@ -276,7 +276,7 @@ def test_a_total_form_has_the_value_of_its_text(ordinary, chance, depth):
     schema = {name: Column(Kind.OTHER, kind) for name, (kind, _) in ORDINARY.items()}
     text = expression(chance, list(ORDINARY), depth)
     try:
-        one = judged("filter", text, schema)
+        one = validated("filter", text, schema)
     except SfumatoError:
         return
     for (n,) in ordinary.execute("SELECT rowid FROM rows USING SAMPLE 6").fetchall():
@@ -347,7 +347,7 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_could_raise_or_grow_is_refused_in_words(text):
     with pytest.raises(QueryError, match=REFUSED[text]):
-        judged("with_columns", text, SCHEMA)
+        validated("with_columns", text, SCHEMA)
 
 
 def test_types_whose_casts_raise_are_refused_wherever_they_are(tmp_path):
@@ -394,7 +394,7 @@ def test_no_text_grows_without_end(text):
         connection.execute("CREATE TABLE rows AS SELECT repeat('a', 100000) AS s")
         longest, source = 0, "rows"
         for level in range(6):
-            one = judged("with_columns", text, SCHEMA)
+            one = validated("with_columns", text, SCHEMA)
             if one.type_name != "VARCHAR":
                 (size,) = connection.execute(f"SELECT len({one.text}) FROM {source}").fetchone()
                 assert size <= 4096
@@ -417,7 +417,7 @@ def test_deep_brackets_crash_nothing(awkward):
         "json_extract(s, '$[0][0]')",
         "json_valid(s)",
     ):
-        one = judged("filter", text, SCHEMA)
+        one = validated("filter", text, SCHEMA)
         awkward.execute(f"SELECT hash(({one.text})) FROM deep").fetchall()
 
 
@@ -440,7 +440,7 @@ def test_long_expressions_are_judged_in_linear_time():
 
         tree._judge = lambda process: (Counting(real(process)[0]), real(process)[1])
         try:
-            judged("filter", text, SCHEMA)
+            validated("filter", text, SCHEMA)
         finally:
             tree._judge = real
         return len(asked)
@@ -462,7 +462,7 @@ CONSTANTS = [
 def test_constants_are_judged_too(text):
     """They are computed before a row is read, so they may not grow either, nor be of other types."""
     with pytest.raises(QueryError):
-        judged("filter", text.format(a="a" * 2000), SCHEMA)
+        validated("filter", text.format(a="a" * 2000), SCHEMA)
 
 
 def test_a_column_of_structs_may_have_any_name(engine):
@@ -504,7 +504,7 @@ def test_threads_share_a_table(tmp_path):
     "constant", ["'a\nb'", "'\t'", "chr(27) || '[31m'", "'--'", "'/*'", "''''", "'_0'", "'\"'", "'漢'"]
 )
 def test_constants_may_hold_any_text(awkward, constant):
-    one = judged("filter", f"s = {constant} OR replace(s, {constant}, '') = s", SCHEMA)
+    one = validated("filter", f"s = {constant} OR replace(s, {constant}, '') = s", SCHEMA)
     awkward.execute(f"SELECT hash(({one.text})) FROM rows").fetchall()
 
 
@@ -513,6 +513,6 @@ def test_a_place_that_is_missing_gives_nothing(text):
     """`greatest` and `least` skip NULL, and so would a place that they bring into 32 bits."""
     schema = {"b": Column(Kind.OTHER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
     found = duckdb.sql(
-        f"SELECT ({judged('filter', text, schema).text}) FROM (SELECT 'ab' AS s, NULL::BIGINT AS b)"
+        f"SELECT ({validated('filter', text, schema).text}) FROM (SELECT 'ab' AS s, NULL::BIGINT AS b)"
     )
     assert found.fetchall() == [(None,)]

@@ -10,7 +10,7 @@ import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.dialect import syntax_tree
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.expressions import LONGEST, judged
+from sfumato.engines.duckdb.expressions import LONGEST, validated
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Derive, Kind
 
@@ -20,7 +20,7 @@ def evaluated(rows: str, text: str) -> list:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE rows AS {rows}")
         described = connection.execute("DESCRIBE rows").fetchall()
-        one = judged("filter", text, {row[0]: Column(Kind.OTHER, row[1]) for row in described})
+        one = validated("filter", text, {row[0]: Column(Kind.OTHER, row[1]) for row in described})
         return [value for (value,) in connection.execute(f"SELECT ({one.text}) FROM rows").fetchall()]
 
 
@@ -149,7 +149,7 @@ ZONES = "SELECT unnest(['2020-01-01 00:00:00 UTC', '2020-01-01 00:00:00 ' || rep
 def test_names_of_time_zones_are_read_to_a_length(text):
     """DuckDB looks for zones of a like name: for a text of 200,000 characters that took minutes."""
     schema = {"s": Column(Kind.OTHER, "VARCHAR")}
-    assert '"left"(s, 200)' in judged("filter", text, schema).text
+    assert '"left"(s, 200)' in validated("filter", text, schema).text
     assert [value is None for value in evaluated(ZONES, text)] == [False, True]
 
 
@@ -178,12 +178,12 @@ def test_texts_that_nobody_writes_are_refused_in_words(name):
     """They raised RecursionError, which is no error of this library, or kept everybody waiting."""
     schema = {"a": Column(Kind.INTEGER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
     with pytest.raises(QueryError):
-        judged("filter", HOSTILE[name], schema)
+        validated("filter", HOSTILE[name], schema)
 
 
 def test_brackets_in_patterns_may_be_many():
     schema = {"s": Column(Kind.OTHER, "VARCHAR")}
-    judged("filter", "regexp_matches(s, '" + "[(]" * 400 + "')", schema)
+    validated("filter", "regexp_matches(s, '" + "[(]" * 400 + "')", schema)
 
 
 @pytest.mark.long
@@ -206,7 +206,7 @@ def test_long_lists_of_constants_are_judged_together(monkeypatch, text):
 
     monkeypatch.setattr(syntax_tree, "_judge", lambda process: (Counting(real(process)[0]), real(process)[1]))
     schema = {"a": Column(Kind.INTEGER, "BIGINT"), "s": Column(Kind.OTHER, "VARCHAR")}
-    judged("filter", text, schema)
+    validated("filter", text, schema)
     assert len(asked) < 400
 
 
@@ -233,7 +233,7 @@ def test_what_costs_much_for_each_row_is_refused(name):
         "d": Column(Kind.OTHER, "DATE"),
     }
     with pytest.raises(QueryError, match=why):
-        judged("filter", text, schema)
+        validated("filter", text, schema)
 
 
 HELD = [
@@ -349,7 +349,7 @@ def test_reading_json_takes_no_more_memory_than_there_is(expression):
 def test_what_the_parser_would_take_long_to_refuse(opening: str):
     text = opening * (LONGEST // len(opening))
     with pytest.raises(QueryError, match="nested too deep"):
-        judged("filter", text, {"a": Column(Kind.INTEGER, "INTEGER")})
+        validated("filter", text, {"a": Column(Kind.INTEGER, "INTEGER")})
 
 
 @pytest.mark.parametrize("number", [300, 301, 5000])

@@ -18,7 +18,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.expressions import judged
+from sfumato.engines.duckdb.expressions import validated
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
@@ -63,7 +63,7 @@ def extremes(kind: str) -> list[int]:
 
 def values(schema: dict[str, str], rows: list[tuple[int, ...]], text: str) -> list[int | None]:
     """Return what an expression gives on rows, with no TRY around it and all optimizers on."""
-    one = judged("filter", text, {name: Column(Kind.INTEGER, kind) for name, kind in schema.items()})
+    one = validated("filter", text, {name: Column(Kind.INTEGER, kind) for name, kind in schema.items()})
     columns = ", ".join(f"{name} {kind}" for name, kind in schema.items())
     typed = [
         [f"CAST('{value}' AS {kind})" for value, kind in zip(row, schema.values(), strict=True)]
@@ -168,7 +168,7 @@ def test_operators_in_operators(seed):
 
 def test_a_product_of_many_columns_does_not_double_with_each():
     text = " * ".join(["x"] * 60)
-    one = judged("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
+    one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
     assert len(one.text) < 120_000
     assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**60, 4**60]
 
@@ -218,7 +218,7 @@ MET = {
 
 @pytest.mark.parametrize("text", MEETING)
 def test_types_that_meet_lose_no_value(text):
-    one = judged("filter", text, {name: Column(Kind.OTHER, kind) for name, (kind, _) in MET.items()})
+    one = validated("filter", text, {name: Column(Kind.OTHER, kind) for name, (kind, _) in MET.items()})
     made = ", ".join(f"CAST('{value}' AS {kind}) AS {name}" for name, (kind, value) in MET.items())
     with duckdb.connect() as connection:
         assert connection.execute(f"SELECT ({one.text}) FROM (SELECT {made})").fetchall() == [

@@ -49,12 +49,12 @@ def test_the_most_rows_of_a_key_are_those_of_the_definition(rows: list[tuple[Any
     def most(keys: Any) -> int:
         return max(Counter(keys).values(), default=0)
 
-    assert engine.most_alike(["x"]) == most(value(x) for x, _, _ in rows if x is not None)
-    assert engine.most_alike(["t"]) == most(t for _, t, _ in rows if t is not None)
+    assert engine.max_equal_rows(["x"]) == most(value(x) for x, _, _ in rows if x is not None)
+    assert engine.max_equal_rows(["t"]) == most(t for _, t, _ in rows if t is not None)
     both = [(value(x), t) for x, t, _ in rows if x is not None and t is not None]
-    assert engine.most_alike(["x", "t"]) == most(both)
+    assert engine.max_equal_rows(["x", "t"]) == most(both)
     steps = (Filter("i > 1"), Derive("j", "i % 2"))
-    assert engine.most_alike(["j"], steps) == most(i % 2 for _, _, i in rows if i > 1)
+    assert engine.max_equal_rows(["j"], steps) == most(i % 2 for _, _, i in rows if i > 1)
 
 
 KINDS = pa.float64(), pa.string(), pa.int64()

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.sanitized_columns import described, harmless, within_types
+from sfumato.engines.duckdb.sanitized_columns import described, sanitized, within_types
 from sfumato.errors import ColumnError, SfumatoError
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
@@ -114,12 +114,12 @@ def test_maps_in_slices_and_under_nulls():
     values = [[("a", i)] * (1 + (i % 3 == 0)) if i % 5 else None for i in range(100)]
     column = pa.array(values, kind)
     expected = [value if value and len(value) == 1 else None for value in values]
-    assert harmless(column).to_pylist() == expected
-    assert harmless(column.slice(7, 50)).to_pylist() == expected[7:57]
+    assert sanitized(column).to_pylist() == expected
+    assert sanitized(column.slice(7, 50)).to_pylist() == expected[7:57]
     inside = pa.ListArray.from_arrays(np.arange(0, 101, 2), column)
     pairs = [values[i : i + 2] for i in range(0, 100, 2)]
     sound = [[value if value and len(value) == 1 else None for value in pair] for pair in pairs]
-    assert harmless(inside.slice(3)).to_pylist() == sound[3:]
+    assert sanitized(inside.slice(3)).to_pylist() == sound[3:]
 
 
 def test_what_is_sound_stays():

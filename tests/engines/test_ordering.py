@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import ordering, shaped
-from sfumato.engines.duckdb.ordering import peers, rows_apart, told_apart
+from sfumato.engines.duckdb.ordering import identity_terms, peers, row_identity
 from sfumato.engines.duckdb.row_steps import column_of
 from sfumato.query.tables.shaped_tables import PLACES, RANKS, WindowCall
 
@@ -106,7 +106,7 @@ ALIKE = {
 def test_only_the_same_values_are_tied(kind):
     session = duckdb.connect()
     values = [f"CAST({value} AS {kind})" for value in [*ALIKE[kind], "NULL"]]
-    terms = ", ".join(told_apart("x", {"x": column_of(kind, True)}))
+    terms = ", ".join(identity_terms("x", {"x": column_of(kind, True)}))
     rows = " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate(values))
     ranks = session.execute(
         f"SELECT i, rank() OVER (ORDER BY {terms}) FROM ({rows}) AS v, range(3)"
@@ -120,7 +120,7 @@ def test_texts_of_a_column_with_a_collation_are_told_apart():
     session.execute(
         "CREATE TABLE t (x VARCHAR COLLATE NOCASE); INSERT INTO t VALUES ('a'), ('A'), ('á'), ('Á')"
     )
-    terms = ", ".join(rows_apart({"x": column_of("VARCHAR", True)}))
+    terms = ", ".join(row_identity({"x": column_of("VARCHAR", True)}))
     assert session.execute(f"SELECT count(DISTINCT r) FROM (SELECT rank() OVER (ORDER BY {terms}) AS r FROM t)").fetchall() == [(4,)]  # fmt: skip
 
 

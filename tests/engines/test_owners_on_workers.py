@@ -14,7 +14,7 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb import stages
 from sfumato.engines.duckdb.bounding_sql import BoundingSql
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Hop
+from sfumato.engines.duckdb.stages import ForeignKeyJoin
 from sfumato.engines.scan import unit_table
 from sfumato.errors import CatalogError, QueryError
 from sfumato.query import sizes
@@ -146,7 +146,7 @@ def planted(text: Callable[..., str], old: str, new: str) -> Callable[..., str]:
 @pytest.mark.parametrize("name", ["orders", "lines of units of two columns"])
 def test_keys_that_a_unit_has_twice_would_be_found(name, monkeypatch, fixed_salt):
     assert not differs(name)
-    for owner, text in ((stages, "reached_rows"), (Hop, "owners_sent")):
+    for owner, text in ((stages, "foreign_key_rows"), (ForeignKeyJoin, "owners_sent")):
         monkeypatch.setattr(owner, text, planted(getattr(owner, text), "SELECT DISTINCT", "SELECT"))
     assert differs(name)
 
@@ -164,12 +164,14 @@ def test_equal_keys_that_go_to_two_workers_would_be_found(monkeypatch, fixed_sal
 @pytest.mark.long
 def test_keys_without_a_value_that_meet_would_be_found(monkeypatch, fixed_salt):
     monkeypatch.setattr(
-        stages, "reached_rows", planted(stages.reached_rows, "l.k = r.k", "l.k IS NOT DISTINCT FROM r.k")
+        stages,
+        "foreign_key_rows",
+        planted(stages.foreign_key_rows, "l.k = r.k", "l.k IS NOT DISTINCT FROM r.k"),
     )
     assert not differs("orders")  # they do not come this far
     for name, key in (("owners_sent", "id"), ("rows_sent", "customer")):
-        kept = planted(getattr(Hop, name), f'"{key}" IS NOT NULL', "true")
-        monkeypatch.setattr(Hop, name, kept)
+        kept = planted(getattr(ForeignKeyJoin, name), f'"{key}" IS NOT NULL', "true")
+        monkeypatch.setattr(ForeignKeyJoin, name, kept)
     assert differs("orders")
 
 
@@ -228,7 +230,7 @@ def outputs_in_any_order(asked: Table[Any]) -> list[int]:
         for number, rows in stages.arriving.items()
     }
     kinds = []
-    for hop in stages.hops:
+    for hop in stages.key_joins:
         met, found = moved.pop(hop.owners) + moved.pop(hop.rows), []
         for seed in range(6):
             random.Random(seed).shuffle(met)
@@ -281,7 +283,7 @@ def kinds_of_outputs(made, owners: bool) -> tuple[int, int]:
     for seed in range(5):
         random.Random(seed).shuffle(parts)
         units = parts
-        for hop in stages.hops:
+        for hop in stages.key_joins:
             units = [part.data for part in stages.reached(hop, parts)]
             hops.add(tuple(units))
             units = [*reversed(units)]

@@ -70,12 +70,12 @@ def growing(frame, marker: Path):
     return frame.coalesce(1).mapInArrow(function, frame.schema)
 
 
-@pytest.fixture(params=["pinned", "lazy"])
+@pytest.fixture(params=["materialized", "lazy"])
 def release(request):
     """Question -> (its release, whether one look is all there is): the planted defect is computed at each look."""
 
     def released(asked):
-        if request.param == "pinned":
+        if request.param == "materialized":
             return asked.release(**BUDGET), True
         engine = asked.table._engine
         return engine.released(engine.work(asked.plan(**BUDGET))), False

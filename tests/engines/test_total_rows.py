@@ -251,7 +251,7 @@ def test_the_choice_is_fresh_in_each_release(engine) -> None:
     assert one != other  # the same with chance 15^-120
 
 
-def judged(plan: Any, changed: dict[Any, dict[Any, int]]) -> list[str]:
+def validated(plan: Any, changed: dict[Any, dict[Any, int]]) -> list[str]:
     """What a unit broke: the distance of the plan's chain, or the sizes of its body in both norms."""
     known = plan.requirements.body.names  # selection counts units besides
     moved = {
@@ -289,7 +289,7 @@ def moves(opened: Any, asked: str) -> dict[str, list[str]]:
     plan = of_base.plan(epsilon=1, delta=1e-6, noise="laplace")
     joined = question([pa.concat_tables([base, rows]) for rows in ADVERSARIES.values()])
     changed = by_world(changes(exact(of_base.table._engine, plan), exact(joined.table._engine, plan)))
-    return {name: judged(plan, changed[world]) for world, name in enumerate(ADVERSARIES)}
+    return {name: validated(plan, changed[world]) for world, name in enumerate(ADVERSARIES)}
 
 
 @pytest.mark.parametrize(

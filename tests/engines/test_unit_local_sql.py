@@ -108,7 +108,7 @@ TIED = [(1.0, town, float(i), 0) for i, town in enumerate("ABCDEF")]
 @pytest.mark.parametrize("name", ["row_number", "places", "values", "first of each"])
 def test_an_order_that_is_left_open_would_be_found(name, monkeypatch):
     assert rows_of(TEXTS[name], TIED, []) == rows_of(TEXTS[name], TIED[::-1], [])
-    monkeypatch.setattr(shaped, "rows_apart", lambda schema, but=(): ["NULL"])
+    monkeypatch.setattr(shaped, "row_identity", lambda schema, but=(): ["NULL"])
     with pytest.raises(AssertionError, match="where they lie"):
         rows_of(TEXTS[name], TIED, [])
 

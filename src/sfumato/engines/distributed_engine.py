@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combinations import check_joined_rows
 from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Hop, Stages
+from sfumato.engines.duckdb.stages import ForeignKeyJoin, Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import Words
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
@@ -243,11 +243,11 @@ class DistributedEngine:
         if not self._leaves:
             read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
             return Stages.of(self._local, read, query, shards)
-        leaves, hops = self._followed
+        leaves, key_joins = self._followed
         tables = [
             sent(leaf.relation, leaf.schema, _arrow(leaf), leaf.unit, leaf.with_unit) for leaf in leaves
         ]
-        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows, hops)
+        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows, key_joins)
         data = {
             number: published(here, number, stages.tables[number].rows.names)
             for number, leaf in enumerate(self._leaves)
@@ -273,9 +273,9 @@ class DistributedEngine:
         return {number: leaf for number, leaf in enumerate(self._followed[0]) if leaf.by_key is None}
 
     @property
-    def _followed(self) -> tuple[list[Leaf], list[Hop]]:
+    def _followed(self) -> tuple[list[Leaf], list[ForeignKeyJoin]]:
         """All tables that workers read, by number, and the foreign-key joins between them."""
-        tables, hops = list(self._leaves), list[Hop]()
+        tables, key_joins = list(self._leaves), list[ForeignKeyJoin]()
 
         def follow(number: int) -> None:
             by_key = tables[number].by_key
@@ -290,11 +290,13 @@ class DistributedEngine:
             how, unit = by_key.how, str(by_key.how.owners.unit)
             compared = {name: by_key.there[name] for name in (how.key, unit)}
             foreign = {how.column: here.schema[how.column]}
-            hops.append(Hop(owners, rows, number, how.key, unit, how.column, how.unit, compared, foreign))
+            key_joins.append(
+                ForeignKeyJoin(owners, rows, number, how.key, unit, how.column, how.unit, compared, foreign)
+            )
 
         for number in range(len(self._leaves)):
             follow(number)
-        return tables, hops
+        return tables, key_joins
 
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine | None:
         """Return columns of a distributed public table in this process; None where workers read them."""
@@ -353,7 +355,7 @@ class DistributedEngine:
                 return 1
             here = _public_rows(engine, local.read_by(columns, part.steps))
             # In the zone in which workers join it.
-            return 1 if here is None else here.in_timezone(self.timezone).most_alike(columns, part.steps)
+            return 1 if here is None else here.in_timezone(self.timezone).max_equal_rows(columns, part.steps)
 
         check_joined_rows(self._local.origin.how, counted, alike)
 

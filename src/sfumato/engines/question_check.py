@@ -22,8 +22,8 @@ import pyarrow as pa
 from sfumato.api.question import Question
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Told
-from sfumato.engines.duckdb.combined_rows import fresh_name, moved, there_already
-from sfumato.engines.duckdb.connection import lender, lent
+from sfumato.engines.duckdb.combined_rows import fresh_name, is_copied, moved
+from sfumato.engines.duckdb.connection import checked_out, session_factory
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import compared, order_by, order_by_hash
 from sfumato.engines.duckdb.resources import Resources, keep_open
@@ -181,7 +181,7 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
     copy, names = fresh_name(), [name for name, _ in source.columns]
 
     def load(session: duckdb.DuckDBPyConnection, columns: object) -> None:
-        if there_already(session, copy):
+        if is_copied(session, copy):
             return
         with in_own_words(), source.session() as there:
             source.load(there, names)
@@ -189,7 +189,7 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
             order = order_by_hash([identifier(name) for name in names], salt)
             moved(there, f"{rows}{more.format(rows)} {order}", session, copy, source.columns)
 
-    session = lender(source.timezone, resources)
+    session = session_factory(source.timezone, resources)
     return replace(
         source,
         relation=copy,
@@ -366,7 +366,7 @@ def checked(
     part, salt = Part(engine, question.table._steps, question.table.unit), secrets.randbits(64)
     everybody, tables = Units(salt, "true"), tables_of(part)
     steps = _Steps(4 + min(len(tables), REPEATED) + 2 * splits + removed, progress)
-    with in_own_words(), lent(resources=engine.resources) as session:
+    with in_own_words(), checked_out(resources=engine.resources) as session:
         rows = _Rows(session, part.schema, question.table.unit)
         rows.keep("every", part, everybody)
         steps.done()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sfumato.dialect import SqlQuery
     from sfumato.dialect.options_clause import Advised
     from sfumato.engines.catalog import Catalog
-    from sfumato.engines.duckdb.post_processing import OutsideSql, ReleasedColumns
+    from sfumato.engines.duckdb.post_processing import PostProcessingSql, ReleasedColumns
     from sfumato.engines.duckdb.resources import Resources
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease
@@ -246,10 +246,10 @@ class Asked:
         queries = [question.query for question in self.questions if isinstance(question, Question)]
         return question_key(form, read, queries)
 
-    def _computed(self) -> tuple[list[_Planned], OutsideSql]:
+    def _computed(self) -> tuple[list[_Planned], PostProcessingSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""
         from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-        from sfumato.engines.duckdb.post_processing import OutsideSql
+        from sfumato.engines.duckdb.post_processing import PostProcessingSql
 
         query, questions = self.query, self.questions
         assert query.outside is not None
@@ -262,7 +262,7 @@ class Asked:
         read = {name: self.public[name] for name in query.outside.public}
         asked = zip(planned, self.queries, strict=True)
         known = [(one.columns, Bars(of.confidence, sampling=of.sampling)) for one, of in asked]
-        return planned, OutsideSql(query.outside, known, read, self.resources)
+        return planned, PostProcessingSql(query.outside, known, read, self.resources)
 
 
 @dataclass(frozen=True)

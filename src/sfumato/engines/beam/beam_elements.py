@@ -20,7 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam import beam_rows
 from sfumato.engines.beam.beam_rows import Columns, arrow_column, attempted, declared, named_column
-from sfumato.engines.duckdb.sanitized_columns import decoded, harmless
+from sfumato.engines.duckdb.sanitized_columns import decoded, sanitized
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import ParameterError, QueryError, shown, with_article
 from sfumato.query import sizes
@@ -197,7 +197,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
 
     def _read(self, values: Sequence[Any], field: pa.Field) -> pa.Array:
         """Return public keys as a column, or refuse a value that does not fit."""
-        column = harmless(beam_rows.column_of_values(list(values), field.type))
+        column = sanitized(beam_rows.column_of_values(list(values), field.type))
         return self._checked(column, np.array([value is None for value in values]), field, values.__getitem__)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -207,7 +207,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
                 f"group_by: the public keys of {self._of!r} have no column {field.name!r}, but "
                 f"{batch.schema.names}"
             )
-        column = harmless(arrow_column(given, field.type, len(batch)))
+        column = sanitized(arrow_column(given, field.type, len(batch)))
         # Codes that stand for NULL are none themselves.
         nulls = pc.is_null(decoded(given) if pa.types.is_dictionary(given.type) else given)
         nulls = nulls.to_numpy(zero_copy_only=False)

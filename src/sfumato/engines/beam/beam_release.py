@@ -25,7 +25,7 @@ from sfumato.api.largest_groups import Top, TopExplanation
 from sfumato.engines.beam.beam_elements import KEYS, Part, ReadKeys, check_collection, in_one_window, origins
 from sfumato.engines.beam.beam_rows import Columns
 from sfumato.engines.duckdb.combined_stages import CombinedStages
-from sfumato.engines.duckdb.stages import Hop, Payload, Stages, as_stream
+from sfumato.engines.duckdb.stages import ForeignKeyJoin, Payload, Stages, as_stream
 from sfumato.engines.worker_noise import TopWork, Work
 from sfumato.errors import QueryError, RefusalError, with_article
 from sfumato.ownership import process
@@ -340,12 +340,15 @@ def exact_parts(
         kind = SumRowsBeside if beside else SumRows
         summed = beam.ParDo(kind(stages.of_table(number), number), *beside)
         parts[number] = tables[number] | f"Sum rows{label.get(number, '')}" >> summed
-    for number, hop in enumerate(stages.hops):
-        both = (parts.pop(hop.owners), parts.pop(hop.rows)) | f"Keys and rows {number}" >> beam.Flatten()
-        beside = brought if stages.sums(hop.gives) else []
-        reach = beam.FlatMapTuple(_reaching(stages.of_table(hop.gives), hop), *beside)
+    for number, join in enumerate(stages.key_joins):
+        both = (
+            parts.pop(join.owners),
+            parts.pop(join.rows),
+        ) | f"Keys and rows {number}" >> beam.Flatten()
+        beside = brought if stages.sums(join.gives) else []
+        reach = beam.FlatMapTuple(_reaching(stages.of_table(join.gives), join), *beside)
         met = both | f"Join keys {number}" >> beam.GroupByKey()
-        parts[hop.gives] = met | f"Reach units {number}" >> reach.with_output_types(Part)
+        parts[join.gives] = met | f"Reach units {number}" >> reach.with_output_types(Part)
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
     joined = beam.CombinePerKey(Joined(stages.joined_partials)) if stages.adds_up else beam.GroupByKey()
     rows = [*parts.values()]
@@ -362,9 +365,9 @@ def exact_parts(
     return groups | "Join groups" >> beam.CombinePerKey(Joined(stages.joined_totals))
 
 
-def _reaching(stages: Stages, hop: Hop) -> Callable[..., list[Part]]:
+def _reaching(stages: Stages, join: ForeignKeyJoin) -> Callable[..., list[Part]]:
     # A list, as below.
-    return lambda _, parts, public=(), keys=(): [*_parts(_with(stages, public, keys).reached(hop, parts))]
+    return lambda _, parts, public=(), keys=(): [*_parts(_with(stages, public, keys).reached(join, parts))]
 
 
 def _labels(names: Mapping[int, str]) -> dict[int, str]:

@@ -19,9 +19,9 @@ from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.sanitized_columns import (
     described,
-    harmless,
-    harmless_schema,
     parts,
+    sanitized,
+    sanitized_schema,
     within,
     within_types,
 )
@@ -250,9 +250,9 @@ def _opened(
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
         batches = keep_open(reader())
-        schema = harmless_schema(batches.schema)
+        schema = sanitized_schema(batches.schema)
         typed = (
-            pa.RecordBatch.from_arrays([harmless(c) for c in batch.columns], schema=schema)
+            pa.RecordBatch.from_arrays([sanitized(c) for c in batch.columns], schema=schema)
             for batch in batches
         )
         # Interrupted once they were there, and not yet said to be, all rows would come a second time.

@@ -523,10 +523,10 @@ def having(index: int) -> str:
     return f"having{index}"
 
 
-def written(ctes: Mapping[str, str], dear: bool = False) -> str:
-    """Write common table expressions of bounding SQL in order; `dear` says that rows are costly to make."""
+def written(ctes: Mapping[str, str], is_costly: bool = False) -> str:
+    """Write common table expressions of bounding SQL in order; `is_costly` is of rows to make."""
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
-    once = {} if dear else {"input": "NOT MATERIALIZED"}
+    once = {} if is_costly else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
 
 

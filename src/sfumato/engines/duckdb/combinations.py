@@ -11,7 +11,7 @@ import duckdb
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined_rows import Rows, of_units, reached, source_of, united
 from sfumato.engines.duckdb.expressions import MOST_HELD
-from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, rows_apart
+from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, row_identity
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.row_steps import MOST_STEPS, Size, Taken, column_of
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
@@ -97,12 +97,12 @@ def named_sides(left: Rows, right: Rows, sides: Sequence[str]) -> str:
     """Return table expressions of the two sides of a join, given their SELECTs with keys k0, k1, ..."""
     # What is made of tables is made once; of files only what is read is read again.
     return ", ".join(
-        f"{name} AS {'' if dear(side) else 'NOT '}MATERIALIZED ({text})"
+        f"{name} AS {'' if is_costly(side) else 'NOT '}MATERIALIZED ({text})"
         for name, side, text in zip(SIDES, (left, right), sides, strict=True)
     )
 
 
-def dear(side: Rows) -> bool:
+def is_costly(side: Rows) -> bool:
     """Whether a side of a join is itself made of tables, so that it is costly to read twice."""
     return side.source.looked is not None
 
@@ -126,7 +126,7 @@ class UnitLimit:
         """Return a SELECT of the left rows that a join keeps within the unit's limit."""
         keys = [f"k{i}" for i in range(len(self.keys[0]))]
         named = {f"c{i}": column for i, column in enumerate(self.left.schema.values())}
-        order = order_by_hash(rows_apart(named))
+        order = order_by_hash(row_identity(named))
         same = " AND ".join(f"left_rows.{key} = met.{key}" for key in keys)
         alone = 1 if self.how.how == "left" else 0  # rows that one makes that meets none
         met = f"least(count(*), {self.how.rows}) AS made"
@@ -144,7 +144,7 @@ class UnitLimit:
 
     def look(self) -> str:
         """Return SQL that finds whether any unit may reach its limit of joined rows."""
-        if dear(self.left):  # to count its rows would be to make them twice
+        if is_costly(self.left):  # to count its rows would be to make them twice
             counted = f"SELECT 1 FROM right_rows GROUP BY {self._unit} HAVING count(*) > 1"
             return f"wide AS ({counted}) SELECT 1 FROM wide"
         return f"{self._wide(self._busy())} SELECT 1 FROM wide"
@@ -282,7 +282,7 @@ def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
     """
     key = ", ".join(f"k{i}" for i in range(len(keys)))
     named = {f"c{i}": column for i, column in enumerate(side.schema.values())}
-    order = order_by_hash(rows_apart(named))
+    order = order_by_hash(row_identity(named))
     same = " AND ".join(f"side.k{i} = over.k{i}" for i in range(len(keys)))
     # They lose their key, so that they match nothing: of rows left out DuckDB would expect so many that it
     # joined in a bad order.
@@ -354,7 +354,9 @@ def _rows_of_one(how: Combination | Reached | None, alike: Alike) -> int:
     return before * times
 
 
-def most_alike(session: duckdb.DuckDBPyConnection, rows: str, columns: Sequence[str], schema: Schema) -> int:
+def max_equal_rows(
+    session: duckdb.DuckDBPyConnection, rows: str, columns: Sequence[str], schema: Schema
+) -> int:
     """Return how many rows share their values in the join columns at most; NULL equals nothing.
 
     Args:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.connection import session_factory
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS, fits
 from sfumato.engines.duckdb.ordering import compared
 from sfumato.engines.duckdb.resources import Resources, keep_open
@@ -61,14 +61,14 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
         mine, theirs = compared(column, here.schema), compared(key, there.schema)
         owners = f"(SELECT * FROM ({rows[1]}) WHERE {identifier(str(there.unit))} IS NOT NULL)"
         whose = compared(str(there.unit), there.schema)
-        return reached_rows(names, unit, mine, theirs, whose, f"({rows[0]})", owners)
+        return foreign_key_rows(names, unit, mine, theirs, whose, f"({rows[0]})", owners)
 
     whose = there.schema[str(there.unit)]
     of_unit = replace(whose, missing=False)
     return source_of(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
 
 
-def reached_rows(
+def foreign_key_rows(
     names: Sequence[str], unit: str, column: str, key: str, whose: str, rows: str, owners: str
 ) -> str:
     """Return a SELECT of rows without a unit, joined to the units whose rows have their foreign key.
@@ -176,7 +176,7 @@ def source_of(
             names = [name for name, _ in part.source.columns]
             if copy is None:
                 part.source.load(session, names)
-            elif not there_already(session, copy):
+            elif not is_copied(session, copy):
                 _copy(part.source, session, copy, names)
 
     def again(columns: Sequence[str]) -> Source:
@@ -188,7 +188,7 @@ def source_of(
         " and ".join(dict.fromkeys(source.name for source in sources)),
         f"({relation})",
         [(name, column.type_name) for name, column in schema.items()],
-        lender(resources=resources),
+        session_factory(resources=resources),
         frozenset(name for name, column in schema.items() if not column.missing),
         pending=load,
         again=again if any(source.again for source in sources) else None,
@@ -208,7 +208,7 @@ def fresh_name() -> str:
     return f"combined_{next(_numbers)}"
 
 
-def there_already(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
+def is_copied(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
     """Whether a session has a temporary copy of combined rows already."""
     found = session.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [copy]).fetchall()
     return bool(found)

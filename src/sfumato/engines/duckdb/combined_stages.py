@@ -7,7 +7,7 @@ A combination is unit-local: its rows for some units follow from the rows of the
 tables. So each shard of units is combined by itself, by the SQL that DuckDB runs on one machine, and all
 shards together give the same rows. Where even a single private row is combined by itself (public tables
 alone are joined), rows stay where they are: the first stage combines and sums them. Rows that reach their
-unit by a foreign key get it before all that (`Hop`).
+unit by a foreign key get it before all that (`ForeignKeyJoin`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sfumato.engines.duckdb.resources import keep_open
 from sfumato.engines.duckdb.sanitized_columns import described, within_types
 from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import (
-    Hop,
+    ForeignKeyJoin,
     Payload,
     Stages,
     Types,
@@ -121,13 +121,13 @@ class CombinedStages(Stages):
         relation: the combination, in SQL over its tables' names.
         columns: its columns, before the query's steps.
         tables: of which a part says, by its number, whose rows it has.
-        hops: foreign keys that are followed, in this order.
+        key_joins: foreign keys that are followed, in this order.
     """
 
     relation: str = ""
     columns: tuple[str, ...] = ()
     tables: tuple[Sent, ...] = ()
-    hops: tuple[Hop, ...] = ()
+    key_joins: tuple[ForeignKeyJoin, ...] = ()
 
     @classmethod
     def of_tables(
@@ -137,7 +137,7 @@ class CombinedStages(Stages):
         query: ExactQuery,
         shards: int,
         by_rows: bool,
-        hops: Sequence[Hop] = (),
+        key_joins: Sequence[ForeignKeyJoin] = (),
     ) -> Self:
         """Prepare the stages of combined tables; only columns that are read are kept.
 
@@ -146,13 +146,13 @@ class CombinedStages(Stages):
             tables: all of them, with all their columns.
             query, shards: as for `Stages.of`.
             by_rows: whether each private row may be combined by itself.
-            hops: foreign keys that are followed.
+            key_joins: foreign keys that are followed.
         """
         schema, salt = engine.schema(query.steps), secrets.randbits(64)
         bare = cls(
             engine.total(query), pa.schema([]), schema, salt, shards, (), (), engine.timezone,
             relation=engine.relation, columns=tuple(engine.schema()), tables=tuple(tables), by_rows=by_rows,
-            hops=tuple(hops),
+            key_joins=tuple(key_joins),
         )  # fmt: skip
         read = bare._read()
         needed = [replace(t, rows=_only(t.rows, read[t.held])) for t in tables]
@@ -161,7 +161,10 @@ class CombinedStages(Stages):
     @property
     def arriving(self) -> dict[int, pa.Schema]:
         """The columns that workers are given of each private table, by its number."""
-        given, ownerless = {hop.gives for hop in self.hops}, {hop.rows for hop in self.hops}
+        given, ownerless = (
+            {join.gives for join in self.key_joins},
+            {join.rows for join in self.key_joins},
+        )
         private = (i for i, table in enumerate(self.tables) if table.unit is not None or i in ownerless)
         return {i: self.tables[i].rows for i in private if i not in given}
 
@@ -195,7 +198,7 @@ class CombinedStages(Stages):
     @property
     def _beside(self) -> set[int]:
         """The numbers of tables that only lead to units by a foreign key."""
-        return {number for hop in self.hops for number in (hop.owners, hop.rows)}
+        return {number for join in self.key_joins for number in (join.owners, join.rows)}
 
     @property
     def _within(self) -> list[Sent]:
@@ -218,25 +221,25 @@ class CombinedStages(Stages):
     def _onward(self, connection: duckdb.DuckDBPyConnection, number: int, relation: str) -> Iterator[Payload]:
         """Yield what a worker sends to the next stage of a combined table's rows."""
         sent, shards, said = self.tables[number], self.unit_shards or self.shards, {_TABLE: str(number)}
-        for hop in self.hops:
-            if number == hop.owners:
-                text = hop.owners_sent(f"({sent.rows_from(relation)})", shards)
-                yield from parts_of(connection, text, said, in_one_order(hop.sent.values()))
+        for join in self.key_joins:
+            if number == join.owners:
+                text = join.owners_sent(f"({sent.rows_from(relation)})", shards)
+                yield from parts_of(connection, text, said, in_one_order(join.sent.values()))
                 return
-            if number == hop.rows:
-                yield from parts_of(connection, hop.rows_sent(relation, sent.rows.names, shards), said)
+            if number == join.rows:
+                yield from parts_of(connection, join.rows_sent(relation, sent.rows.names, shards), said)
                 return
         if self.sums(number) and sent.unit is not None:
             connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {relation}")
-            order = self._sql.partial_order if self._of_hop(number) else ()
+            order = self._sql.partial_order if self._of_key_join(number) else ()
             yield from parts_of(connection, self._sql.partials(shards), order=order)
             return
         shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
         yield from self._as_they_are(connection, number, relation, shard)
 
-    def _of_hop(self, number: int) -> bool:
+    def _of_key_join(self, number: int) -> bool:
         """Whether rows of a combined table come from a shuffle by a foreign key."""
-        return any(hop.gives == number for hop in self.hops)
+        return any(join.gives == number for join in self.key_joins)
 
     def _as_they_are(
         self, connection: duckdb.DuckDBPyConnection, number: int, relation: str, shard: str
@@ -247,18 +250,18 @@ class CombinedStages(Stages):
         text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
         # Rows of nobody are in no statistics, and meet nobody's.
         text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
-        order = in_one_order(sent.kinds.values()) if self._of_hop(number) else ()
+        order = in_one_order(sent.kinds.values()) if self._of_key_join(number) else ()
         yield from parts_of(connection, text, {_TABLE: str(number)}, order)
 
     def _reached(
-        self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
+        self, connection: duckdb.DuckDBPyConnection, join: ForeignKeyJoin, payloads: Iterable[bytes]
     ) -> Iterator[Payload]:
-        self._make_ready(connection, hop.gives)
-        for number in (hop.owners, hop.rows):
+        self._make_ready(connection, join.gives)
+        for number in (join.owners, join.rows):
             _make_empty(connection, self.tables[number].held, self._moved(number))
         self._fill(connection, payloads)
-        owners, rows, gives = (self.tables[i] for i in (hop.owners, hop.rows, hop.gives))
-        yield from self._onward(connection, hop.gives, hop.joined(owners.held, rows.held, gives.rows.names))
+        owners, rows, gives = (self.tables[i] for i in (join.owners, join.rows, join.gives))
+        yield from self._onward(connection, join.gives, join.joined(owners.held, rows.held, gives.rows.names))
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         if self.by_rows:
@@ -292,18 +295,18 @@ class CombinedStages(Stages):
 
     def _moved(self, number: int) -> dict[str, str]:
         """Return the columns of a combined table that stages send, with DuckDB's types."""
-        of_owners = [hop.sent for hop in self.hops if hop.owners == number]
+        of_owners = [join.sent for join in self.key_joins if join.owners == number]
         return of_owners[0] if of_owners else self.tables[number].kinds
 
     def _read(self) -> dict[str, set[str]]:
         """Return the columns of each combined table that DuckDB's plans read."""
         asked = [self._sql.partials(1)]
-        made = {hop.gives for hop in self.hops}
-        owners = {hop.owners: self.tables[hop.owners] for hop in self.hops if hop.owners not in made}
+        made = {join.gives for join in self.key_joins}
+        owners = {join.owners: self.tables[join.owners] for join in self.key_joins if join.owners not in made}
         asked += [
-            f"SELECT {_named(hop.sent)} FROM {owners[hop.owners].relation}"
-            for hop in self.hops
-            if hop.owners in owners
+            f"SELECT {_named(join.sent)} FROM {owners[join.owners].relation}"
+            for join in self.key_joins
+            if join.owners in owners
         ]
         connection = connect(self.timezone)
         connection.execute(f"SET disabled_optimizers = '{disabled_optimizers(connection, *_MOVING)}'")
@@ -320,10 +323,13 @@ class CombinedStages(Stages):
                 # Of a struct perhaps a part of it, written behind a dot. What is not understood is all.
                 whole = [n for n in names[table] if column == n or column.startswith(f"{n}.")]
                 read.setdefault(table, set()).update(whole or names[table])
-        for hop in reversed(self.hops):
-            owners_, rows, gives = (self.tables[i] for i in (hop.owners, hop.rows, hop.gives))
-            read.setdefault(owners_.held, {*hop.sent})
-            read[rows.held] = {hop.column, *hop.kept(sorted(read.get(gives.held, gives.rows.names)))}
+        for join in reversed(self.key_joins):
+            owners_, rows, gives = (self.tables[i] for i in (join.owners, join.rows, join.gives))
+            read.setdefault(owners_.held, {*join.sent})
+            read[rows.held] = {
+                join.column,
+                *join.kept(sorted(read.get(gives.held, gives.rows.names))),
+            }
         return {
             t.held: read.get(t.held, {*t.rows.names}) | ({t.unit} if t.unit else set()) for t in self.tables
         }

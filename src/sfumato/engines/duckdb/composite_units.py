@@ -14,7 +14,7 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import checked_timezone
-from sfumato.engines.duckdb.expressions import Judged, judged
+from sfumato.engines.duckdb.expressions import ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
@@ -35,12 +35,12 @@ class _Part:
     value: str
     form: str
     type_name: str
-    expression: Judged | None = None
+    expression: ValidatedExpression | None = None
 
 
 def composite(
     source: Source, schema: Schema, texts: Sequence[str], timezone: str
-) -> tuple[Source, tuple[UnitPart, ...], list[Judged]]:
+) -> tuple[Source, tuple[UnitPart, ...], list[ValidatedExpression]]:
     """Return a source with one more column, the composite privacy unit.
 
     Args:
@@ -75,7 +75,7 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
             kind, form, of = _canonical(column.type_name)
             return _Part(UnitPart(text, kind), identifier(f"{_kept(schema)}{i}"), form, of)
     local = {n: replace(c, type_name="TIMESTAMP") if _zoned(c) else c for n, c in schema.items()}
-    one = judged("privacy_unit", text, local)
+    one = validated("privacy_unit", text, local)
     if one.zoned or one.type_name == _ZONED:
         raise QueryError(
             f"privacy_unit: {text!r} makes a time with a zone, or reads one; columns of such times are read "

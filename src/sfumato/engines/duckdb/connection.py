@@ -1,6 +1,6 @@
 """Databases of the process's own, in memory, which spill to folders of their own.
 
-To open one takes longer than a small release, so one that is left as it was is lent to the next user. It has
+To open one takes longer than a small release, so one that is left as it was goes to the next user. It has
 one user at a time, in a session: temporary tables, rows that Python brings, settings of progress and the like
 are the session's, and end with it. A database is closed where something went wrong, where its user computed
 for long, where it spilled, after some sessions, and where a look finds tables, views, secrets or attached
@@ -153,7 +153,7 @@ def closed(
         locked: whether no statement may change a setting, and errors say as JSON where in the text they are.
     """
     memory = Resources(memory_bytes=resources.memory_bytes)
-    return _lent(timezone, memory, given="locked" if locked else "closed")
+    return _checked_out(timezone, memory, given="locked" if locked else "closed")
 
 
 def checked_timezone(name: str, zone: object) -> str:
@@ -183,19 +183,19 @@ def checked_timezone(name: str, zone: object) -> str:
 @cache
 def _zones() -> dict[str, str]:
     """Return the names of time zones, by how they are compared."""
-    with lent(leaves_nothing=True) as session:
+    with checked_out(leaves_nothing=True) as session:
         found = session.execute("SELECT name FROM pg_timezone_names()").fetchall()
     return {name.casefold(): name for (name,) in sorted(found)}
 
 
-def lender(
+def session_factory(
     timezone: str = UTC, resources: Resources = DEFAULTS
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
     """Return a function that checks out database sessions in one time zone."""
-    return partial(_lent, timezone, resources)
+    return partial(_checked_out, timezone, resources)
 
 
-def lent(
+def checked_out(
     timezone: str = UTC,
     resources: Resources = DEFAULTS,
     *,
@@ -210,11 +210,11 @@ def lent(
     Args:
         leaves_nothing: whether all its statements describe and set nothing, so that no look is needed after.
     """
-    return _lent(timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing)
+    return _checked_out(timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing)
 
 
 @contextmanager
-def _lent(
+def _checked_out(
     timezone: str,
     resources: Resources,
     large_texts: bool = False,

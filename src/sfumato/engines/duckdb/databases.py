@@ -22,10 +22,10 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
 from sfumato.engines.duckdb.column_types import base_type, cast
-from sfumato.engines.duckdb.connection import lender
+from sfumato.engines.duckdb.connection import session_factory
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.sanitized_columns import described, harmless, harmless_schema, within_types
+from sfumato.engines.duckdb.sanitized_columns import described, sanitized, sanitized_schema, within_types
 from sfumato.engines.duckdb.source import Source, arriving, no_rows
 from sfumato.errors import EngineError, SfumatoError, in_own_words, nearest, shown
 from sfumato.files import whole_source
@@ -158,7 +158,7 @@ def open_table(
                 f"'{address.database}/NAME' with one of: {listed}"
             )
         stored = columns_of(_asked(address, lambda: reader.columns(address.table)))
-    table, session = f"database_{next(_numbers)}", lender(resources=resources)
+    table, session = f"database_{next(_numbers)}", session_factory(resources=resources)
     casts = f"(SELECT {', '.join(_cast(one) for one in stored)} FROM arriving)"
     kinds = [(one.name, base_type(one.kind)) for one in stored]
     with session() as here:
@@ -180,9 +180,9 @@ def open_table(
             [(one.name, base_type(one.kind)) for one in chosen],
         )
         with _connected(address) as reader, closing(reader.batches(address.table, chosen)) as batches:
-            schema = harmless_schema(_schema(chosen))
+            schema = sanitized_schema(_schema(chosen))
             typed = (
-                pa.RecordBatch.from_arrays([harmless(column) for column in batch.columns], schema=schema)
+                pa.RecordBatch.from_arrays([sanitized(column) for column in batch.columns], schema=schema)
                 for batch in batches
             )
             with arriving(session, schema, typed):
@@ -363,7 +363,7 @@ class SqliteReader:
 
 
 def _array(kind: pa.DataType, values: Sequence[object]) -> pa.Array:
-    # Bytes of a text may be anything; what is no UTF-8 is found where columns are made harmless.
+    # Bytes of a text may be anything; what is no UTF-8 is found where columns are sanitized.
     return pa.array(values, _BYTES).view(_TEXT) if kind == _TEXT else pa.array(values, kind)
 
 

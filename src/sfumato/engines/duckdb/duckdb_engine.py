@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.combinations import (
     COMPOSED,
     check_joined_rows,
     combination,
-    most_alike,
+    max_equal_rows,
     taken_over,
 )
 from sfumato.engines.duckdb.combined_rows import Rows
@@ -73,7 +73,7 @@ class DuckDBEngine(Owned):
         self._steps = Steps(source, taken)
         self._made = WeakValueDictionary[Combination, DuckDBEngine]()
         self._zoned = WeakValueDictionary[str, DuckDBEngine]()
-        self._most_alike: dict[tuple[tuple[str, ...], tuple[Step, ...]], int] = {}
+        self._max_equal_rows: dict[tuple[tuple[str, ...], tuple[Step, ...]], int] = {}
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
         self.origin: Origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
@@ -180,7 +180,7 @@ class DuckDBEngine(Owned):
     def read_by(self, columns: Sequence[str], steps: Sequence[Step]) -> list[str]:
         """Return the source columns that steps and the columns after them may read, in order."""
         named = set(map(same_name, columns))
-        for one in self._steps.judged(steps):
+        for one in self._steps.validated(steps):
             named |= one.columns
         return [name for name in self.schema() if same_name(name) in named]
 
@@ -203,7 +203,7 @@ class DuckDBEngine(Owned):
         """The number of rows before any step, where the engine knows it without reading."""
         return self._opened.rows
 
-    def most_alike(self, columns: Sequence[str], steps: Sequence[Step] = ()) -> int:
+    def max_equal_rows(self, columns: Sequence[str], steps: Sequence[Step] = ()) -> int:
         """Return how many rows of this public table share their values in some columns, at most.
 
         It is looked at once, and holds for as long as this engine is used.
@@ -217,16 +217,16 @@ class DuckDBEngine(Owned):
         unique, key = self.unique(steps), (tuple(columns), tuple(steps))
         if unique and set(unique) <= set(columns):
             return 1
-        if key not in self._most_alike:
-            self._most_alike[key] = self._looked_alike(*key)
-        return self._most_alike[key]
+        if key not in self._max_equal_rows:
+            self._max_equal_rows[key] = self._looked_alike(*key)
+        return self._max_equal_rows[key]
 
     def _looked_alike(self, columns: Sequence[str], steps: Sequence[Step]) -> int:
         read, total = self.read_by(columns, steps), self._steps.total(steps)
         for any_value in (False, True):
             with suppress(*FOREIGN), in_own_words(), self.rows(read, any_value=any_value) as (session, rows):
                 after = stepped(rows, total, list(self.schema()))
-                return most_alike(session, after, columns, self.schema(steps))
+                return max_equal_rows(session, after, columns, self.schema(steps))
         raise EngineError(f"{self._opened.name}: DuckDB stopped while it read the rows of this public table")
 
     def total(self, query: ExactQuery) -> ExactQuery:
@@ -396,7 +396,7 @@ class DuckDBEngine(Owned):
 
     def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
         """Whether steps of this engine, or its tables, depend on the time zone."""
-        if any(one.zoned for one in self._steps.judged(steps)):
+        if any(one.zoned for one in self._steps.validated(steps)):
             return True
         parts = [part for part in ([] if self.how is None else all_parts(self.how))]
         zoned = (column for part in parts for column in part.schema.values())
@@ -491,7 +491,7 @@ def _counted(part: Part, columns: Sequence[str]) -> int:
 
 def _alike(part: Part, columns: Sequence[str]) -> int:
     engine = _public(part)
-    return 1 if engine._opened.elsewhere else engine.most_alike(columns, part.steps)
+    return 1 if engine._opened.elsewhere else engine.max_equal_rows(columns, part.steps)
 
 
 def _public(part: Part) -> DuckDBEngine:

@@ -44,7 +44,7 @@ def compared(name: str, schema: Schema) -> str:
     return canonical(name, schema) if kind in (*FLOATS, "VARCHAR") else identifier(name)
 
 
-def told_apart(name: str, schema: Schema) -> list[str]:
+def identity_terms(name: str, schema: Schema) -> list[str]:
     """Return ordering terms in which two values of a column are equal only if they are the same bits.
 
     Nested values and intervals may be equal and differ in a zero's sign or in their parts; their texts tell.
@@ -57,7 +57,7 @@ def told_apart(name: str, schema: Schema) -> list[str]:
     return [compared(name, schema)]
 
 
-def rows_apart(schema: Mapping[str, Column], but: Iterable[str] = ()) -> list[str]:
+def row_identity(schema: Mapping[str, Column], but: Iterable[str] = ()) -> list[str]:
     """Return ordering terms in which two rows are equal only if they are the same in all columns.
 
     Args:
@@ -65,14 +65,14 @@ def rows_apart(schema: Mapping[str, Column], but: Iterable[str] = ()) -> list[st
         but: terms that rows have in common, or that stand before these.
     """
     common = set(but)
-    return [term for name in schema for term in told_apart(name, dict(schema)) if term not in common]
+    return [term for name in schema for term in identity_terms(name, dict(schema)) if term not in common]
 
 
 def order_by(apart: Sequence[str], first: Sequence[str] = ()) -> str:
     """Return ORDER BY in a total order.
 
     Args:
-        apart: terms that tell any two different rows apart: `rows_apart`, or keys by which rows are grouped.
+        apart: terms that tell any two rows apart: `row_identity`, or keys by which rows are grouped.
         first: terms that stand before these.
     """
     return f"ORDER BY {', '.join([*first, *apart])}"

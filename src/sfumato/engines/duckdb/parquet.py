@@ -23,15 +23,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.connection import connect, lender, lent
+from sfumato.engines.duckdb.connection import checked_out, connect, session_factory
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.sanitized_columns import (
     decoded,
     described,
-    harmless,
-    harmless_schema,
     may_become_null,
     parts,
+    sanitized,
+    sanitized_schema,
     with_parts,
     within,
 )
@@ -41,7 +41,7 @@ from sfumato.query import sizes
 from sfumato.sql_text import identifier, literal
 
 
-def harmless_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
+def proven_columns(footers: Sequence[pq.FileMetaData], kinds: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return Parquet columns whose footer statistics prove that all values are of their type.
 
     Reading these can stop at no value, and DuckDB itself leaves out row groups by the same numbers; of text
@@ -120,8 +120,8 @@ class ParquetFiles:
         Raises:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
-        session = lender(resources=self.resources)
-        with lent(resources=self.resources, leaves_nothing=True) as connection:
+        session = session_factory(resources=self.resources)
+        with checked_out(resources=self.resources, leaves_nothing=True) as connection:
             kinds = self._described(connection, self.relation)
             told = self._told(kinds or ())
             if kinds is None or told is None:
@@ -191,7 +191,7 @@ class ParquetFiles:
             required = frozenset.intersection(*map(_required, found))
             # Names of folders may hold values of columns.
             plain = not any("=" in file for file in self.files)
-            proven = harmless_columns(found, kinds) if plain else frozenset()
+            proven = proven_columns(found, kinds) if plain else frozenset()
             return required, sum(one.num_rows for one in found), proven
         return None
 
@@ -270,12 +270,12 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
         plain = not any("." in name for name in schema.names) and set(columns) <= set(schema.names)
         read = list(columns) if plain else None
         kept = schema if read is None else pa.schema([f for f in schema if f.name in read])
-        kept = harmless_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
+        kept = sanitized_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in opened.iter_batches(sizes.PARQUET_ROWS, columns=read):
                 by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
-                arrays = [harmless(_decoded(by_name[f.name])) for f in kept]
+                arrays = [sanitized(_decoded(by_name[f.name])) for f in kept]
                 yield pa.RecordBatch.from_arrays(arrays, schema=kept)
 
         yield kept, batches()

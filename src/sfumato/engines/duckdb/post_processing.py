@@ -17,7 +17,7 @@ from sfumato.dataclass import dataclass
 from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.engines.duckdb.combined_rows import NOT_ARROW, sent
-from sfumato.engines.duckdb.connection import UTC, closed, lent
+from sfumato.engines.duckdb.connection import UTC, checked_out, closed
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -117,7 +117,7 @@ def empty(kinds: Mapping[str, str]) -> pa.Table:
         f"CAST(NULL AS {'VARCHAR' if kind in NOT_ARROW else kind}) AS {identifier(name)}"
         for name, kind in kinds.items()
     )
-    with lent() as connection:
+    with checked_out() as connection:
         return connection.sql(f"SELECT {listed} WHERE false").to_arrow_table()
 
 
@@ -155,7 +155,7 @@ class ReleasedColumns:
     numbers: dict[str, tuple[pa.DataType, pa.DataType]]
 
 
-class OutsideSql:
+class PostProcessingSql:
     """Post-processing SQL around released tables, checked and run.
 
     Args:

@@ -1,4 +1,4 @@
-"""Filters and derived columns over the columns of a source: judged, measured and written in SQL."""
+"""Filters and derived columns over the columns of a source: validated, measured and written in SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, Judged, judged
+from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source, check_names
 from sfumato.errors import QueryError, in_own_words
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
@@ -49,7 +49,7 @@ class Steps:
 
     def __init__(self, source: Source, before: Taken) -> None:
         self._source, self._before = source, before
-        self._judged: dict[tuple[Step, ...], Judged] = {}
+        self._validated: dict[tuple[Step, ...], ValidatedExpression] = {}
         self._schemas: dict[tuple[Step, ...], Schema] = {}
         self._sizes: dict[tuple[Step, ...], dict[str, Size]] = {(): dict(before.sizes)}
         self._held: dict[tuple[Step, ...], int] = {(): before.held}
@@ -61,7 +61,7 @@ class Steps:
         if known is None:
             self._schemas[()], known = self._declared(), 0
         if known < len(key):
-            self._check_number(key)  # before hundreds are judged
+            self._check_number(key)  # before hundreds are validated
         for n in range(known, len(key)):  # in no call within a call: Python has 1,000
             self._schemas[key[: n + 1]] = self._after(key[:n], key[n])
         return self._schemas[key]
@@ -72,16 +72,16 @@ class Steps:
 
     def total(self, steps: Sequence[Step]) -> list[Step]:
         """Return row steps with their expressions in the safe form."""
-        pairs = zip(steps, self.judged(steps), strict=True)
+        pairs = zip(steps, self.validated(steps), strict=True)
         return [
             replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
             for step, one in pairs
         ]
 
-    def judged(self, steps: Sequence[Step]) -> list[Judged]:
+    def validated(self, steps: Sequence[Step]) -> list[ValidatedExpression]:
         """Return the validated expression of each row step."""
         self.schema(steps)
-        return [self._judged[tuple(steps[: i + 1])] for i in range(len(steps))]
+        return [self._validated[tuple(steps[: i + 1])] for i in range(len(steps))]
 
     def taken(self, steps: Sequence[Step] = ()) -> Taken:
         """Return what row steps take of a query's limits."""
@@ -108,7 +108,7 @@ class Steps:
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
-        one = self._judged[*before, step] = judged(where, step.expression, schema)
+        one = self._validated[*before, step] = validated(where, step.expression, schema)
         self._measure(where, before, step, one)
         if isinstance(step, Filter):
             # NaN is a value to SQL, so a column of floats can still lack one.
@@ -120,7 +120,7 @@ class Steps:
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
         return kept | {step.name: column_of(one.type_name, True)}
 
-    def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: Judged) -> None:
+    def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: ValidatedExpression) -> None:
         """Refuse a row step whose expression takes too much, by itself or with those before it.
 
         DuckDB's planner writes derived columns out in the conditions that use them; an expression over
@@ -149,7 +149,7 @@ class Steps:
 def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Return a SELECT of a relation after row steps: filters and derived columns.
 
-    Their expressions are total, those of filters conditions as `Judged` writes them; TRY is a second wall,
+    Expressions are safe, and conditions as `ValidatedExpression` writes them; TRY is a second wall,
     should one of them raise all the same.
     """
     names = {c.casefold(): c for c in columns}

@@ -2,7 +2,7 @@
 
 DuckDB stops, and may even close the whole database, on text that is not UTF-8, on times that a calendar or
 a clock does not have, and on times whose unit it cannot convert. Whether one row holds such a value must
-not show. Two layers see to it: `harmless` on Arrow, where converting to DuckDB's types would already raise,
+not show. Two layers see to it: `sanitized` on Arrow, where converting to DuckDB's types would already raise,
 and `within_types` in SQL, which every source passes. Both go into lists, structs and maps.
 """
 
@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.connection import checked_out
 from sfumato.query.schema import FLOATS
 from sfumato.sql_text import identifier, literal
 
@@ -36,7 +36,7 @@ _ENUM = re.compile(r"""("(?:[^"]|"")*")|\bENUM\((?:'(?:[^']|'')*'(?:, )?)*\)""")
 def parts_of(kind: str) -> list[tuple[str, str]]:
     """Return names and types of what a nested DuckDB type holds; of a list or an array its elements alone."""
     # `duckdb.sqltype` asks the default connection, which belongs to whoever runs the process.
-    with lent(leaves_nothing=True) as connection:
+    with checked_out(leaves_nothing=True) as connection:
         parts = connection.sqltype(kind).children
     return [(field, str(of)) for field, of in parts[: 1 if kind.endswith("]") else None]]
 
@@ -273,21 +273,21 @@ def within(
     return inside, list(kinds) if same else described(connection, inside)
 
 
-def harmless_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+def sanitized_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return an Arrow table with some columns sanitized, by name."""
-    for i, (field, stays) in enumerate(zip(harmless_schema(table.schema), table.schema, strict=True)):
+    for i, (field, stays) in enumerate(zip(sanitized_schema(table.schema), table.schema, strict=True)):
         if field.name in columns and _needs_care(stays.type):
-            chunks = [harmless(chunk) for chunk in table.column(i).chunks]
+            chunks = [sanitized(chunk) for chunk in table.column(i).chunks]
             table = table.set_column(i, field, pa.chunked_array(chunks, field.type))
     return table
 
 
-def harmless_schema(schema: pa.Schema) -> pa.Schema:
+def sanitized_schema(schema: pa.Schema) -> pa.Schema:
     """Return the types of a schema's sanitized columns."""
-    return pa.schema([field.with_type(harmless(pa.nulls(0, field.type)).type) for field in schema])
+    return pa.schema([field.with_type(sanitized(pa.nulls(0, field.type)).type) for field in schema])
 
 
-def harmless(column: pa.Array, *, within: bool = False) -> pa.Array:
+def sanitized(column: pa.Array, *, within: bool = False) -> pa.Array:
     """Return a sanitized Arrow column, which DuckDB reads as the same type whatever is in it.
 
     Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
@@ -298,38 +298,38 @@ def harmless(column: pa.Array, *, within: bool = False) -> pa.Array:
         within: whether it is a part of nested values: then values are written out in place of codes, as
             DuckDB stops at lists of these where the first 2,048 are empty.
 
-    >>> harmless(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
+    >>> sanitized(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
     """
     kind = column.type
     if within and pa.types.is_dictionary(kind):
-        return harmless(decoded(column), within=True)
+        return sanitized(decoded(column), within=True)
     if not _needs_care(kind):
         return column
     if isinstance(column, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(kind, harmless(column.storage))
+        return pa.ExtensionArray.from_storage(kind, sanitized(column.storage))
     if pa.types.is_dictionary(kind):
-        return _harmless_dictionary(column)
+        return _sanitized_dictionary(column)
     if pa.types.is_run_end_encoded(kind):
-        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, harmless(column.values), kind)
+        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, sanitized(column.values), kind)
         return runs.slice(column.offset, len(column))
     if _coarse(kind):
         return _fitting(column)
     if kind.num_fields:
-        return _harmless_nested(column)
+        return _sanitized_nested(column)
     return column if _is_utf8(column) else pa.concat_arrays([*_without_bad_text(column)])
 
 
-def _harmless_nested(column: pa.Array) -> pa.Array:
+def _sanitized_nested(column: pa.Array) -> pa.Array:
     column = pa.concat_arrays([column])  # what is left of others in a slice is no value of it
     kind = column.type
     if pa.types.is_map(kind):
-        column = without_equal_keys(column, harmless(column.keys, within=True))
+        column = without_equal_keys(column, sanitized(column.keys, within=True))
         arrays = [column.keys, column.items]
     else:
         is_struct = pa.types.is_struct(kind)
         arrays = [column.field(i) for i in range(kind.num_fields)] if is_struct else [column.values]
-    arrays = [harmless(array, within=True) for array in arrays]
+    arrays = [sanitized(array, within=True) for array in arrays]
     fields = [field.with_type(of.type) for field, of in zip(parts(kind), arrays, strict=True)]
     kind, absent = with_parts(kind, fields), column.is_null()
     if pa.types.is_struct(kind):
@@ -371,15 +371,15 @@ def _needs_care(kind: pa.DataType) -> bool:
         return _needs_care(kind.value_type)
     if kind.num_fields and not pa.types.is_union(kind):
         inner = [kind.field(i).type for i in range(kind.num_fields)]
-        # DuckDB stops at a part of a longer column with structs in structs, even of harmless values.
+        # DuckDB stops at a part of a longer column with structs in structs, even of sanitized values.
         return pa.types.is_map(kind) or any(
             of.num_fields or pa.types.is_dictionary(of) or _needs_care(of) for of in inner
         )
     return _is_text(kind) or _coarse(kind)
 
 
-def _harmless_dictionary(column: pa.DictionaryArray) -> pa.Array:
-    values = harmless(column.dictionary)
+def _sanitized_dictionary(column: pa.DictionaryArray) -> pa.Array:
+    values = sanitized(column.dictionary)
     if values is column.dictionary:
         return column
     valid = values.is_valid().take(column.indices)

@@ -13,9 +13,9 @@ from math import ceil, floor
 import duckdb
 import numpy as np
 
-from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, moved, source_of, there_already
-from sfumato.engines.duckdb.connection import UTC, closed, lender
-from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, rows_apart
+from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, is_copied, moved, source_of
+from sfumato.engines.duckdb.connection import UTC, closed, session_factory
+from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, row_identity
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.sanitized_columns import described, within_types
 from sfumato.engines.duckdb.source import Source
@@ -198,7 +198,7 @@ def windowed(
     if sum(map(_placed, how.calls)) > 1:
         # Each call gives copies of a row other values, which must meet in one way: copies are numbered first.
         copies = [f"{stem}copy"]
-        values.append(f"{copy_number(rows_apart(part.schema))} AS {copies[0]}")
+        values.append(f"{copy_number(row_identity(part.schema))} AS {copies[0]}")
     for i, call in enumerate(how.calls):
         held, output, kind = _call(call, f"{stem}{i}", unit, part.schema, copies)
         values += [f"({value}) AS {name}" for name, value in held.items()]
@@ -225,7 +225,7 @@ def _call(
     """Return the row values, the SQL and the type of one window function."""
     by = [compared(name, schema) for name in (unit, *call.by)]
     order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
-    apart = [*rows_apart(schema, [*by, *(compared(one.column, schema) for one in call.order)]), *copies]
+    apart = [*row_identity(schema, [*by, *(compared(one.column, schema) for one in call.order)]), *copies]
     total = order_by(apart, order) if order or apart else ""
     frame, values = _frame(call, held, schema)
     if any(call.distances):
@@ -279,14 +279,14 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     timezone = sources[0].timezone if sources else UTC
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        if there_already(session, copy):
+        if is_copied(session, copy):
             return
         with closed(timezone, resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
                     # In one order: LIMIT, or an aggregate, may leave open which rows are meant.
-                    rows = f"FROM ({part.after(part.source.relation)}) {order_by(rows_apart(part.schema))}"
+                    rows = f"FROM ({part.after(part.source.relation)}) {order_by(row_identity(part.schema))}"
                     moved(there, rows, here, identifier(name), _typed(part))
             with in_own_words(_failed, duckdb.Error):
                 moved(here, f"SELECT * FROM {inside} AS part", session, copy, found)
@@ -297,7 +297,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
         " and ".join(dict.fromkeys(source.name for source in sources)) or "the text",
         copy,
         found,
-        lender(timezone, resources),
+        session_factory(timezone, resources),
         timezone=timezone,
         pending=load,
         files=tuple(dict.fromkeys(file for source in sources for file in source.files)),

@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.arrow_sources import (
     open_relation,
     open_stream,
 )
-from sfumato.engines.duckdb.connection import connect, lender, lent
+from sfumato.engines.duckdb.connection import checked_out, connect, session_factory
 from sfumato.engines.duckdb.databases import (
     SQLITE_SCHEME,
     Stored,
@@ -53,8 +53,8 @@ from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.sanitized_columns import (
     described,
-    harmless_table,
     may_become_null,
+    sanitized_table,
     within,
 )
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
@@ -182,7 +182,7 @@ def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Res
         EngineError: it cannot.
     """
     schema = fields.schema
-    with lent(resources=resources) as session:
+    with checked_out(resources=resources) as session:
         if not _readable(session, schema):
             for one in schema:
                 if not _readable(session, pa.schema([one])):
@@ -402,7 +402,7 @@ def _open_arrow(
 ) -> Source:
     schema = rows if isinstance(rows, pa.Schema) else rows.schema
     check_names(schema.names)
-    session = lender(resources=resources)
+    session = session_factory(resources=resources)
     # Types stand in fields; what is said of the whole table may be large, and another one each time.
     found = of_fields(Fields(schema.remove_metadata()), tuple((casts or {}).items()), resources)
     source = Source(name, found.relation, found.columns, session, found.complete)
@@ -410,7 +410,7 @@ def _open_arrow(
         return source
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        session.register(ROWS, harmless_table(rows, columns))
+        session.register(ROWS, sanitized_table(rows, columns))
 
     return replace(source, pending=load, rows=rows.num_rows)
 

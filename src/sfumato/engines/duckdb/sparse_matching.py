@@ -247,14 +247,14 @@ def known(
         session.register(name, table)
 
     found = {
-        s: most_brought(read, offer, rows(s), s.values)
+        s: max_matching(read, offer, rows(s), s.values)
         for s in query.statistics
         if isinstance(s, DistinctMatched)
     }
     return {s: number for s, number in found.items() if number is not None}
 
 
-def most_brought(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
+def max_matching(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
     """Return the size of a maximum matching of all units, where few pairs show it.
 
     Args:

@@ -31,12 +31,12 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
-from sfumato.engines.duckdb.combined_rows import reached_rows
-from sfumato.engines.duckdb.connection import lent
+from sfumato.engines.duckdb.combined_rows import foreign_key_rows
+from sfumato.engines.duckdb.connection import checked_out
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import canonical, compared, cut_by, order_by
 from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memory, spill_folder
-from sfumato.engines.duckdb.sanitized_columns import described, harmless, harmless_schema, within_types
+from sfumato.engines.duckdb.sanitized_columns import described, sanitized, sanitized_schema, within_types
 from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
 from sfumato.engines.duckdb.source_reader import batches, cause
 from sfumato.engines.duckdb.sparse_matching import numbered
@@ -129,7 +129,7 @@ class Stages:
         return self.rows
 
     @property
-    def hops(self) -> Sequence[Hop]:
+    def key_joins(self) -> Sequence[ForeignKeyJoin]:
         """The foreign-key joins before the first stage; none for a single table."""
         return ()
 
@@ -174,15 +174,15 @@ class Stages:
             _take(connection)
         yield from parts_of(connection, self._sql_of(counted.rows).partials(self.unit_shards or self.shards))
 
-    def reached(self, hop: Hop, payloads: Iterable[bytes]) -> Iterator[Payload]:
+    def reached(self, join: ForeignKeyJoin, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Run a foreign-key join on whole shards of keys, and then the first stage."""
         with self._connection() as connection:
-            yield from _guarded(self._reached(connection, hop, payloads))
+            yield from _guarded(self._reached(connection, join, payloads))
 
     def _reached(
-        self, connection: duckdb.DuckDBPyConnection, hop: Hop, payloads: Iterable[bytes]
+        self, connection: duckdb.DuckDBPyConnection, join: ForeignKeyJoin, payloads: Iterable[bytes]
     ) -> Iterator[Payload]:
-        raise AssertionError("there are no hops")
+        raise AssertionError("there are no key_joins")
 
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Run the second stage on whole units: bound them, and sum by group."""
@@ -313,7 +313,7 @@ def declared_rows(
     connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[None]:
     """Register a worker's batches of declared columns as the table `arriving`."""
-    schema = harmless_schema(rows)
+    schema = sanitized_schema(rows)
     with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
         yield
 
@@ -344,7 +344,7 @@ def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
 
     A time zone's name or a width of offsets may differ from what is declared.
     """
-    columns = [harmless(c) for c in batch.columns]
+    columns = [sanitized(c) for c in batch.columns]
     columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 
@@ -441,7 +441,7 @@ def opened(zone: str, *, own_types: bool = False) -> Iterator[duckdb.DuckDBPyCon
     turns = _turns(process())
     with (
         turns.one(),
-        lent(
+        checked_out(
             zone, Resources(stage_bytes(turns.memory), threads=1), large_texts=True, own_types=own_types
         ) as session,
     ):
@@ -503,7 +503,7 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN|VARCHAR|BLOB|DA
 
 
 @dataclass(frozen=True)
-class Hop:
+class ForeignKeyJoin:
     """One foreign-key join between stages, from a table with units to one without.
 
     Args:
@@ -553,7 +553,7 @@ class Hop:
     def joined(self, owners: str, rows: str, columns: Sequence[str]) -> str:
         """Return SQL of the result of a foreign-key join of whole shards."""
         values = compared(self.column, self.here), compared(self.key, self.there), identifier(self.unit)
-        return f"({reached_rows(self.kept(columns), self.named, *values, rows, owners)})"
+        return f"({foreign_key_rows(self.kept(columns), self.named, *values, rows, owners)})"
 
 
 def in_one_order(kinds: Iterable[str]) -> list[str]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.sanitized_columns import harmless
+from sfumato.engines.duckdb.sanitized_columns import sanitized
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query import sizes
 
@@ -62,14 +62,14 @@ def columns_of(
         fits |= (found > count) & (filled[firsts + found] == filled[columns_end])
     rows, found = firsts[fits], found[fits]
     short = (found < count).any()
-    return [harmless(texts.take(pa.array(rows + i, mask=found <= i if short else None))) for i in wanted]
+    return [sanitized(texts.take(pa.array(rows + i, mask=found <= i if short else None))) for i in wanted]
 
 
 def lines_of(block: bytes) -> pa.Array:
     """Return the lines of a block of a text file as texts."""
     data = np.frombuffer(block + b"\n", np.uint8)
     ends = np.flatnonzero(data == _BREAK)
-    return harmless(_between(data, ends, ends, np.ones(len(data), bool)))
+    return sanitized(_between(data, ends, ends, np.ones(len(data), bool)))
 
 
 def _outside_quotes(

@@ -1,4 +1,4 @@
-"""Aggregates of one unit's rows: judged on DuckDB's syntax tree, in a form that cannot raise.
+"""Aggregates of one unit's rows: validated on DuckDB's syntax tree, in a form that cannot raise.
 
 What a group of rows gives must follow from which rows they are, not from their order, so that the rows of
 other units, which change how DuckDB divides its work, change nothing.
@@ -13,7 +13,7 @@ from functools import partial
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.syntax_tree import Node, NotSql, parsed, written
-from sfumato.engines.duckdb.expressions import Judged, judged
+from sfumato.engines.duckdb.expressions import ValidatedExpression, validated
 from sfumato.engines.duckdb.expressions.binding import type_of
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.errors import QueryError, nearest
@@ -67,10 +67,10 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
     elif len(arguments) != 1:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
-        one = judged(where, written(arguments[0]["expression"]), schema)
+        one = validated(where, written(arguments[0]["expression"]), schema)
         found = _of(where, function, one, bool(node["distinct"]))
     if node["filter"] is not None:
-        condition = judged(where, written(node["filter"]), schema)
+        condition = validated(where, written(node["filter"]), schema)
         kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
         found = replace(found, value=kept)
     return found
@@ -99,7 +99,7 @@ def _parsed(where: str, text: str) -> Node:
     return node
 
 
-def _of(where: str, function: str, one: Judged, distinct: bool) -> UnitAggregate:
+def _of(where: str, function: str, one: ValidatedExpression, distinct: bool) -> UnitAggregate:
     value, kind = one.text, one.type_name
     if function == "count":
         return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT")

@@ -110,7 +110,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
     return columns
 
 
-def pinned(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
+def materialized(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
     """Compute a Spark frame once, and return a materialized one that knows no source.
 
     It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
@@ -260,7 +260,7 @@ class SparkEngine(DistributedEngine):
         work = self.work(plan, confidence)
         paid = pay()
         receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.told())
-        made = pinned(self.released(work), plan.found, receipt)
+        made = materialized(self.released(work), plan.found, receipt)
         for one in paid:
             one.record("answered")
         return made
@@ -302,7 +302,7 @@ class SparkEngine(DistributedEngine):
         """Return the Spark frame of a release, not yet computed.
 
         Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
-        changed: so nobody is given it but `pinned`.
+        changed: so nobody is given it but `materialized`.
         """
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
         work = replace(work, stages=work.stages.bare)
@@ -352,10 +352,10 @@ class SparkEngine(DistributedEngine):
             )
             for number, rows in stages.arriving.items()
         }
-        for hop in stages.hops:
-            both = parts.pop(hop.owners).union(parts.pop(hop.rows)).repartitionById(shards, "shard")
-            reach = shipped(reach_units, stages.of_table(hop.gives), hop)
-            parts[hop.gives] = both.mapInArrow(reach, PARTS)
+        for join in stages.key_joins:
+            both = parts.pop(join.owners).union(parts.pop(join.rows)).repartitionById(shards, "shard")
+            reach = shipped(reach_units, stages.of_table(join.gives), join)
+            parts[join.gives] = both.mapInArrow(reach, PARTS)
         units = reduce(lambda some, more: some.union(more), parts.values()).repartitionById(shards, "shard")
         return units.mapInArrow(shipped(bound_units, stages.bare if stages.by_rows else stages), PARTS)
 

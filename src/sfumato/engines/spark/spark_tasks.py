@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.engines.duckdb.resources import spill_inside
-from sfumato.engines.duckdb.stages import Hop, Payload, Stages
+from sfumato.engines.duckdb.stages import ForeignKeyJoin, Payload, Stages
 from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError
 
@@ -39,10 +39,10 @@ def sum_rows(stages: Stages, table: int, batches: Batches) -> Batches:
     yield from _emitted(stages.partials(batches, table))
 
 
-def reach_units(stages: Stages, hop: Hop, batches: Batches) -> Batches:
+def reach_units(stages: Stages, join: ForeignKeyJoin, batches: Batches) -> Batches:
     """Spark task of a foreign-key join: whole shards of keys to parts of shards of units."""
     for _, parts in _by_shard(batches):
-        yield from _emitted(stages.reached(hop, parts))
+        yield from _emitted(stages.reached(join, parts))
 
 
 def bound_units(stages: Stages, batches: Batches) -> Batches:

@@ -15,9 +15,9 @@ from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.safe_parts import (
     SPANS,
     Form,
-    NotTotal,
     Part,
     Span,
+    Unsafe,
     constants,
     fits,
     named,
@@ -50,10 +50,10 @@ def _vector(node: Node, name: str, parts: list[Part]) -> tuple[Node, int, Any]:
         raise DoesNotBind(f"{name} takes a list of numbers and two constants")
     held = _NUMBER_LIST.fullmatch(parts[0].type_name)
     if parts[0].constant or held is None or not held[1].startswith(_NUMBERS):
-        raise NotTotal(parts[0].node, f"is no column of lists of numbers, which {name} takes")
+        raise Unsafe(parts[0].node, f"is no column of lists of numbers, which {name} takes")
     ((length, last),) = ask(f"SELECT {parts[1].text}, {parts[2].text}")
     if type(length) is not int or not 1 <= length <= MAX_ENTRIES:
-        raise NotTotal(parts[1].node, f"is no number of entries from 1 to {MAX_ENTRIES:,}")
+        raise Unsafe(parts[1].node, f"is no number of entries from 1 to {MAX_ENTRIES:,}")
     return once(tried(parts[0], "DOUBLE[]")).node, length, last
 
 
@@ -66,14 +66,14 @@ def _if_vector(vector: Node, length: int, computed: str) -> Node:
 def _norm(node: Node, name: str, parts: list[Part]) -> Part:
     vector, length, norm = _vector(node, name, parts)
     if norm not in _NORMS:
-        raise NotTotal(parts[2].node, f"is no norm; {name} takes {', '.join(map(repr, _NORMS))}")
+        raise Unsafe(parts[2].node, f"is no norm; {name} takes {', '.join(map(repr, _NORMS))}")
     return Part(_if_vector(vector, length, _NORMS[norm]), "DOUBLE")
 
 
 def _steps(node: Node, name: str, parts: list[Part]) -> Part:
     vector, length, exponent = _vector(node, name, parts)
     if type(exponent) is not int or abs(exponent) > _MOST_EXPONENT:
-        raise NotTotal(parts[2].node, f"is no exponent of 2 from -{_MOST_EXPONENT} to {_MOST_EXPONENT}")
+        raise Unsafe(parts[2].node, f"is no exponent of 2 from -{_MOST_EXPONENT} to {_MOST_EXPONENT}")
     scaled, most = f"x * {double(2.0**-exponent)}", double(_MOST_STEPS)
     steps = f"TRY_CAST(round(least(greatest({scaled}, -{most}), {most})) AS BIGINT)"
     kind = f"BIGINT[{length}]"
@@ -107,7 +107,7 @@ def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
         return _of_decimals(sign, parts)
     if result in FLOATS or result.startswith("DECIMAL"):
         return plain(node, name, parts)
-    raise NotTotal(node, f"computes with {named(parts)}; cast to BIGINT or DOUBLE first")
+    raise Unsafe(node, f"computes with {named(parts)}; cast to BIGINT or DOUBLE first")
 
 
 def _divided(node: Node, name: str, parts: list[Part]) -> Part:
@@ -237,7 +237,7 @@ def _decimal(part: Part, width: int, scale: int) -> Part:
 
 def _absolute(node: Node, name: str, parts: list[Part]) -> Part:
     if parts[0].type_name == "UHUGEINT":
-        raise NotTotal(node, "computes with UHUGEINT; cast to HUGEINT or DOUBLE first")
+        raise Unsafe(node, "computes with UHUGEINT; cast to HUGEINT or DOUBLE first")
     if len(parts) != 1 or parts[0].type_name not in INTEGERS:
         return plain(node, name, parts)
     (part,) = parts
@@ -258,7 +258,7 @@ def _bit_count(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _of_bits(node: Node, name: str, parts: list[Part]) -> Part:
     if any(p.type_name == "BIT" for p in parts):
-        raise NotTotal(node, f"uses {name} on BIT, which takes two of one length only; cast to BIGINT first")
+        raise Unsafe(node, f"uses {name} on BIT, which takes two of one length only; cast to BIGINT first")
     return plain(node, name, parts)
 
 
@@ -267,7 +267,7 @@ def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
         return plain(node, name, parts)
     ((places,),) = ask(f"SELECT TRY_CAST({parts[1].text} AS INTEGER)")
     if places is None or abs(places) > 40:
-        raise NotTotal(parts[1].node, "is no number of digits; give one from -40 to 40")
+        raise Unsafe(parts[1].node, "is no number of digits; give one from -40 to 40")
     if parts[0].type_name in INTEGERS:
         return _rounded_whole(node, name, parts, max(-places, 0))
     return plain(node, name, parts if places >= 0 else [tried(parts[0], "DOUBLE"), parts[1]])

@@ -24,8 +24,8 @@ from sfumato.engines.duckdb.expressions.binding import (
 from sfumato.engines.duckdb.expressions.safe_parts import (
     SPANS,
     Form,
-    NotTotal,
     Part,
+    Unsafe,
     document,
     not_zero,
     once,
@@ -53,7 +53,7 @@ def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
         tree: as `syntax.parsed` gives it.
         type_of_column: the type of a reference to a column.
     Raises:
-        NotTotal: with the part that has none.
+        Unsafe: with the part that has none.
     """
     made_of: dict[int, Part] = {}
     # Parents come before their children, so backwards each part is made of parts that are made.
@@ -75,24 +75,24 @@ def _check_constant(node: Node) -> None:
     if node["class"] == "CAST" and node["type_expr"]["type_name"].upper() != "INTERVAL":
         _cast(node)
     if len(node.get("literal", {}).get("text", "")) > _LONGEST:  # functions may copy it for each row
-        raise NotTotal(node, f"holds a text of more than {_LONGEST} characters")
+        raise Unsafe(node, f"holds a text of more than {_LONGEST} characters")
     if node["class"] != "FUNCTION":
         return
     # It is written out once more with each function around it.
     if any(islice(descendants(node), _MOST_PARTS + 1, None)):
-        raise NotTotal(node, f"computes a constant from more than {_MOST_PARTS} values")
+        raise Unsafe(node, f"computes a constant from more than {_MOST_PARTS} values")
     is_list = [
         one["class"] == "FUNCTION" and one["function_name"] == "list_value" for one in (node, *children(node))
     ]
     if is_list[0] and any(is_list[1:]):  # DuckDB takes long to bind deep ones
-        raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+        raise Unsafe(node, "makes a list of lists; a list holds plain values here")
     most = _LONGEST_LIST if is_list[0] else _LONGEST
     try:
         ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
     except duckdb.Error as error:
-        raise NotTotal(node, f"cannot be computed: {said(error)}") from None
+        raise Unsafe(node, f"cannot be computed: {said(error)}") from None
     if (length or 0) > most:
-        raise NotTotal(node, f"makes a constant of more than {most} characters")
+        raise Unsafe(node, f"makes a constant of more than {most} characters")
 
 
 def _computed(parts: list[Part]) -> list[Part]:
@@ -113,7 +113,7 @@ def _types(constants: list[Node]) -> list[str]:
             return types_of_constants(texts)
         except duckdb.Error as error:
             if len(constants) == 1:
-                raise NotTotal(constants[0], f"cannot be computed: {said(error)}") from None
+                raise Unsafe(constants[0], f"cannot be computed: {said(error)}") from None
     half = len(constants) // 2
     return _types(constants[:half]) + _types(constants[half:])
 
@@ -142,22 +142,22 @@ def _part(node: Node, parts: list[Part]) -> Part:
                 return _extracted(node, parts)
         return plain(node, "", parts)
     except DoesNotBind as error:
-        raise NotTotal(node, f"does not fit its columns: {error}") from None
+        raise Unsafe(node, f"does not fit its columns: {error}") from None
 
 
 def _cast(node: Node) -> str:
     try:
         kind = type_of(f"CAST(NULL AS {cast_type(node)})")
     except DoesNotBind:
-        raise NotTotal(node, "casts to a type that is not known") from None
+        raise Unsafe(node, "casts to a type that is not known") from None
     if kind.partition("(")[0] not in TYPES:
-        raise NotTotal(node, f"casts to {kind.partition('(')[0]}, which is not available here")
+        raise Unsafe(node, f"casts to {kind.partition('(')[0]}, which is not available here")
     return kind
 
 
 def _extracted(node: Node, parts: list[Part]) -> Part:
     if parts[0].type_name in ("JSON", "VARIANT"):
-        raise NotTotal(node, "takes a part of JSON; write json_extract(..., '$.name') for it")
+        raise Unsafe(node, "takes a part of JSON; write json_extract(..., '$.name') for it")
     if parts[0].type_name.startswith("MAP("):
         return plain(node, "", parts)  # what is given is a key
     places = [place(p) for p in parts[1:]]

@@ -86,7 +86,7 @@ def _printed(text: str) -> str:
 Form = Callable[[Node, str, list[Part]], Part]
 
 
-class NotTotal(Exception):
+class Unsafe(Exception):
     """A part that has no form which cannot raise, and why."""
 
     def __init__(self, node: Node, why: str) -> None:
@@ -99,7 +99,7 @@ def understood(node: Node, parts: list[Part]) -> Bound:
     """Return what DuckDB makes of a node over total arguments."""
     types = tuple(None if p.constant else p.type_name for p in parts)
     if len(types) - types.count(None) > _MOST_TAKEN:  # the time to bind them grows with the square
-        raise NotTotal(node, f"takes more than {_MOST_TAKEN} values of a row at once; take them in steps")
+        raise Unsafe(node, f"takes more than {_MOST_TAKEN} values of a row at once; take them in steps")
     return bound(local(with_children(node, [p.node for p in parts]), [p.constant for p in parts]), types)
 
 
@@ -193,7 +193,7 @@ def over(template: str, *parts: Part) -> Part:
 def once(part: Part) -> Part:
     """Return the part, if it is short enough to stand twice."""
     if len(part.text) > _TWICE:
-        raise NotTotal(part.node, "is too long here; give it a name with with_columns(...) and use that")
+        raise Unsafe(part.node, "is too long here; give it a name with with_columns(...) and use that")
     return part
 
 
@@ -235,7 +235,7 @@ def constants(*numbers: int, then: Form = plain) -> Form:
     def form(node: Node, name: str, parts: list[Part]) -> Part:
         for part in (parts[i] for i in numbers if i < len(parts)):
             if not part.constant:
-                raise NotTotal(part.node, f"gives {name} a column where it takes a constant here")
+                raise Unsafe(part.node, f"gives {name} a column where it takes a constant here")
         made_of_parts = then(node, name, parts)
         for which in (0, 1):
             _try_on_samples(node, name, parts, which)
@@ -254,7 +254,7 @@ def _try_on_samples(node: Node, name: str, parts: list[Part], which: int) -> Non
     try:
         ask(f"SELECT hash({written(with_children(node, samples))})")
     except duckdb.Error as error:
-        raise NotTotal(node, f"uses {name} in a way that DuckDB does not know: {said(error)}") from None
+        raise Unsafe(node, f"uses {name} in a way that DuckDB does not know: {said(error)}") from None
 
 
 def renamed(node: Node, name: str) -> Node:

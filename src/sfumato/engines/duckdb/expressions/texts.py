@@ -14,8 +14,8 @@ from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.safe_parts import (
     DATED,
     Form,
-    NotTotal,
     Part,
+    Unsafe,
     constants,
     document,
     nested,
@@ -122,9 +122,9 @@ def _shares(parts: list[Part], count: int) -> list[Part]:
 
 def _joined(node: Node, name: str, parts: list[Part]) -> Part:
     if any(nested(p.type_name) or p.type_name in ("BLOB", "BIT") for p in parts):
-        raise NotTotal(node, f"joins what is no text by {name}")
+        raise Unsafe(node, f"joins what is no text by {name}")
     if len(parts) > _MOST_JOINED:
-        raise NotTotal(node, f"joins more than {_MOST_JOINED} texts at once; join them in steps")
+        raise Unsafe(node, f"joins more than {_MOST_JOINED} texts at once; join them in steps")
     return plain(node, name, [_cut(p) for p in parts])
 
 
@@ -147,9 +147,9 @@ def _matched(node: Node, name: str, parts: list[Part]) -> Part:
     """Refuse large patterns, and ones for bytes: where these take a character apart, its text is none."""
     ((pattern,),) = ask(f"SELECT CAST({parts[1].text} AS VARCHAR)") if len(parts) > 1 else ((None,),)
     if "\\C" in (pattern or ""):
-        raise NotTotal(parts[1].node, "is a pattern with \\C, which matches single bytes; write . for it")
+        raise Unsafe(parts[1].node, "is a pattern with \\C, which matches single bytes; write . for it")
     if pattern_size(pattern or "") > LARGEST_PATTERN:  # DuckDB may take its size in steps for each character
-        raise NotTotal(
+        raise Unsafe(
             parts[1].node,
             f"is a pattern of more than {LARGEST_PATTERN} characters with its repetitions written out",
         )
@@ -183,7 +183,7 @@ def _escaped(node: Node, name: str, parts: list[Part]) -> Part:
         )
         rest = iter(pattern or "")
         if any(character == escape and next(rest, None) is None for character in rest):
-            raise NotTotal(parts[1].node, "is a pattern that ends with its escape character")
+            raise Unsafe(parts[1].node, "is a pattern that ends with its escape character")
     return plain(node, name, parts)
 
 
@@ -199,22 +199,22 @@ def _placed(*numbers: int) -> Form:
 def _list(node: Node, name: str, parts: list[Part]) -> Part:
     for part in parts:
         if nested(part.type_name):
-            raise NotTotal(node, "makes a list of lists; a list holds plain values here")
+            raise Unsafe(node, "makes a list of lists; a list holds plain values here")
         if not part.constant and part.type_name not in _LISTED and not part.type_name.startswith(_LISTED_TOO):
-            raise NotTotal(part.node, f"is {part.type_name.partition('(')[0]}, which is not listed here")
+            raise Unsafe(part.node, f"is {part.type_name.partition('(')[0]}, which is not listed here")
     if len(parts) > _MOST_LISTED:
-        raise NotTotal(node, f"makes a list of more than {_MOST_LISTED} values")
+        raise Unsafe(node, f"makes a list of more than {_MOST_LISTED} values")
     return plain(node, name, _shares(parts, len(parts)))
 
 
 def _json(node: Node, name: str, parts: list[Part]) -> Part:
     if parts[0].type_name not in ("JSON", "VARCHAR"):
-        raise NotTotal(node, f"uses {name}, which takes JSON or text")
+        raise Unsafe(node, f"uses {name}, which takes JSON or text")
     for part in parts[1:]:
         if "*" in part.text:
-            raise NotTotal(part.node, "is a path with *, which finds many values; name one")
+            raise Unsafe(part.node, "is a path with *, which finds many values; name one")
         if nested(part.type_name):
-            raise NotTotal(part.node, "is a list of paths, which finds many values; name one")
+            raise Unsafe(part.node, "is a list of paths, which finds many values; name one")
     # A column may be declared JSON and hold what is none.
     return plain(node, name, [document(parts[0]), *parts[1:]])
 

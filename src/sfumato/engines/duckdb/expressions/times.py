@@ -12,8 +12,8 @@ from sfumato.dialect.syntax_tree import Node, ask
 from sfumato.engines.duckdb.expressions.safe_parts import (
     DATED,
     Form,
-    NotTotal,
     Part,
+    Unsafe,
     constants,
     named,
     once,
@@ -62,7 +62,7 @@ def time_arithmetic(node: Node, sign: str, parts: list[Part]) -> Part | None:
                 return _multiplied(*parts)
             case "*", ["number", "INTERVAL"] if parts[1].constant:
                 return _multiplied(parts[1], parts[0])
-    raise NotTotal(
+    raise Unsafe(
         node,
         f"computes with {named(parts)}; admitted are a date plus or minus whole days or an interval, one "
         "date minus another, and a number times a constant interval, such as x * INTERVAL '1 day'",
@@ -100,21 +100,21 @@ def _check_interval(part: Part, times: str = "1") -> None:
     try:
         ask(f"SELECT hash({', '.join(ends)})")
     except duckdb.Error:
-        raise NotTotal(part.node, "is too long an interval: it leads out of the calendar") from None
+        raise Unsafe(part.node, "is too long an interval: it leads out of the calendar") from None
 
 
 def _multiplied(interval: Part, number: Part) -> Part:
     for most in range(9, 0, -1):
         try:
             _check_interval(interval, "9" * most)
-        except NotTotal:
+        except Unsafe:
             continue
         if number.type_name in INTEGERS:
             factor = tried(tried(number, f"DECIMAL({most},0)"), "BIGINT")
         else:
             factor = over(f"CASE WHEN abs(_0) < 1e{most} - 1 THEN _0 END", once(number))
         return over("_0 * _1", interval, factor)
-    raise NotTotal(interval.node, "is too long an interval to be multiplied")
+    raise Unsafe(interval.node, "is too long an interval to be multiplied")
 
 
 def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
@@ -125,7 +125,7 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
         if not part.type_name.startswith(DATED) and not (
             part.type_name == "TIME" and name in _PARTS_OF_HOURS
         ):
-            raise NotTotal(
+            raise Unsafe(
                 node, f"uses {name}, which takes a date or a timestamp here; cast to one: CAST(... AS DATE)"
             )
         if name in _WITHIN_CALENDAR and part.type_name != "TIME":
@@ -136,7 +136,7 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
 def _formatted(node: Node, name: str, parts: list[Part]) -> Part:
     ((length,),) = ask(f"SELECT strlen(CAST({parts[1].text} AS VARCHAR))") if len(parts) == 2 else ((0,),)
     if (length or 0) > _LONGEST_FORMAT:  # each part of it may become 30 characters
-        raise NotTotal(parts[1].node, f"is a format of more than {_LONGEST_FORMAT} characters")
+        raise Unsafe(parts[1].node, f"is a format of more than {_LONGEST_FORMAT} characters")
     return _part_of_time(node, name, parts)
 
 
@@ -151,7 +151,7 @@ def _read(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1:
-        raise NotTotal(node, "uses to_timestamp, which takes a number of seconds")
+        raise Unsafe(node, "uses to_timestamp, which takes a number of seconds")
     seconds = once(tried(parts[0], "DOUBLE"))
     # The years 1 to 9999.
     return over("to_timestamp(CASE WHEN _0 BETWEEN -62135596800 AND 253402300799 THEN _0 END)", seconds)
@@ -159,7 +159,7 @@ def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1 or parts[0].type_name not in INTEGERS:
-        raise NotTotal(node, "uses make_timestamp, which takes a whole number of microseconds here")
+        raise Unsafe(node, "uses make_timestamp, which takes a whole number of microseconds here")
     number = once(tried(parts[0], "BIGINT"))
     # The years 1 to 9999.
     return over(
@@ -169,22 +169,22 @@ def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _date(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 3 or any(p.type_name not in INTEGERS for p in parts):
-        raise NotTotal(node, "uses make_date, which takes a year, a month and a day here, whole numbers")
+        raise Unsafe(node, "uses make_date, which takes a year, a month and a day here, whole numbers")
     return over("TRY_CAST(_0 || '-' || _1 || '-' || _2 AS DATE)", *(tried(p, "VARCHAR") for p in parts))
 
 
 def _in_zone(node: Node, name: str, parts: list[Part]) -> Part:
     """Read a time in a zone: `ts AT TIME ZONE 'Europe/Berlin'`."""
     if len(parts) != 2 or not parts[0].constant:
-        raise NotTotal(node, "needs the name of one zone: ts AT TIME ZONE 'Europe/Berlin'")
+        raise Unsafe(node, "needs the name of one zone: ts AT TIME ZONE 'Europe/Berlin'")
     ((zone,),) = ask(f"SELECT CAST({parts[0].text} AS VARCHAR)")
     known = ask("SELECT name FROM pg_timezone_names() WHERE lower(name) = lower(?)", [zone or ""])
     if not known:
         near = nearest(zone or "", [one for (one,) in ask("SELECT name FROM pg_timezone_names()")])
         hint = f"; did you mean {near!r}?" if near else "; name one as 'Europe/Berlin' or 'UTC'"
-        raise NotTotal(parts[0].node, f"names no time zone that is known{hint}")
+        raise Unsafe(parts[0].node, f"names no time zone that is known{hint}")
     if not parts[1].type_name.startswith(DATED):
-        raise NotTotal(node, "uses AT TIME ZONE, which takes a date or a timestamp here")
+        raise Unsafe(node, "uses AT TIME ZONE, which takes a date or a timestamp here")
     return plain(node, name, [parts[0], _in_calendar(parts[1])])
 
 

@@ -1,4 +1,4 @@
-"""Row expressions: judged on DuckDB's own syntax tree before anything is read, and made total.
+"""Row expressions: validated on DuckDB's own syntax tree before anything is read, and made total.
 
 An expression may see one row and nothing else. What could see other rows (aggregates, windows,
 subqueries), change between calls (random, sequences), reach outside (settings, variables) or
@@ -23,7 +23,7 @@ from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants
 from sfumato.engines.duckdb.expressions import texts
 from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.expressions.safe_parts import NotTotal, Span
+from sfumato.engines.duckdb.expressions.safe_parts import Span, Unsafe
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
 from sfumato.query.schema import Column
@@ -108,7 +108,7 @@ _HOSTILE = re.compile(r"\b(VARIANT|BIGNUM)\b")
 
 
 @dataclass(frozen=True)
-class Judged:
+class ValidatedExpression:
     """An admissible expression.
 
     Args:
@@ -139,7 +139,7 @@ class Judged:
         return written(self.where)
 
 
-def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
+def validated(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
     """Judge an expression of one row.
 
     Args:
@@ -151,7 +151,7 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     """
     _check_size(where, str(text))
     try:
-        return _judged(where, text, columns)
+        return _validated(where, text, columns)
     except ColumnError:
         raise
     except QueryError as error:
@@ -159,7 +159,7 @@ def judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     raise QueryError(why)
 
 
-def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
+def _validated(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
     try:
         tree = _parsed(where, text)
         for node in descendants(tree):
@@ -172,7 +172,7 @@ def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
         part = total(tree, lambda node: _type_of_column(node, columns))
         where_true = condition(part.node, lambda node: _type_of_column(node, columns))
         sql = written(part.node)
-    except NotTotal as error:
+    except Unsafe as error:
         raise QueryError(_marked(where, text, _at(error.node), error.why)) from None
     except RecursionError:
         raise QueryError(
@@ -184,7 +184,7 @@ def _judged(where: str, text: str, columns: Mapping[str, Column]) -> Judged:
     zoned = bool(_ZONED.search(sql)) or any(
         "TIME ZONE" in column.type_name for name, column in columns.items() if same_name(name) in reads
     )
-    return Judged(sql, part.type_name, reads, complete, uses, held, where_true, part.span, zoned)
+    return ValidatedExpression(sql, part.type_name, reads, complete, uses, held, where_true, part.span, zoned)
 
 
 def _check_size(where: str, text: str) -> None:
@@ -269,15 +269,15 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
     kind = next(c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
     if fields and kind == "JSON":
-        raise NotTotal(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
+        raise Unsafe(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
-        raise NotTotal(node, f"takes more fields of {name} than it has")
+        raise Unsafe(node, f"takes more fields of {name} than it has")
     try:
         kind = type_of(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
     except DoesNotBind as error:
-        raise NotTotal(node, f"does not fit the columns: {error}") from None
+        raise Unsafe(node, f"does not fit the columns: {error}") from None
     if hostile := _HOSTILE.search(kind):
-        raise NotTotal(node, f"uses {name}, which holds {hostile[0]}; cast it before scan")
+        raise Unsafe(node, f"uses {name}, which holds {hostile[0]}; cast it before scan")
     return kind
 
 
