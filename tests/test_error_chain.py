@@ -256,7 +256,7 @@ def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
 
 
 def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
-    monkeypatch.setattr(arrow_sources, "harmless", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(arrow_sources, "sanitized", lambda _: signal.raise_signal(signal.SIGINT))
     return duckdb.from_arrow(ROWS)
 
 

@@ -36,7 +36,7 @@ ELSEWHERE = {
                     "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"],  # sets, of which sizes are taken
     "bounding_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT ",  # both after order_by
                         ", list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
-    "few_pairs.py": [" LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
+    "sparse_matching.py": [" LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
     "combinations.py": [" LIMIT 1"],  # whether there is a row
     "post_processing.py": [") AS groups LIMIT "],  # of a released table
     "parquet.py": [" LIMIT 1"],  # whether there is a row
