@@ -6,6 +6,7 @@ import pytest
 
 from sfumato.certificate import CertificateError, certify
 from tests.certificate.descriptions import (
+    NULLS,
     ROWS,
     SQUARES,
     SUMS,
@@ -138,3 +139,8 @@ def test_numbers_beyond_floats_are_refused():
 def test_choices_have_an_eighth_of_the_square_of_their_epsilon_as_rho():
     found = certify(release(TOP | {"noise": None}))
     assert (found.pure, found.rho) == (Fraction(1, 2), 5 * Fraction(1, 100) / 8)
+
+
+def test_rows_that_have_a_value_or_none_have_the_rho_of_the_farther():
+    noise = independent("laplace", rows=12, x_sum=12000, x_nulls=3072)
+    assert certify(release(part([ROWS, NULLS], noise))).rho == Fraction(1, 8)
