@@ -89,7 +89,7 @@ class Task:
         """The logarithm of the wealth at which an audit task's claim is rejected."""
         return -math.log(self.alpha) + _ROUNDING
 
-    def show_progress(self, samples: int, seconds: float, edge: str, log10_wealth: float = 0.0) -> None:
+    def _show_progress(self, samples: int, seconds: float, edge: str, log10_wealth: float = 0.0) -> None:
         """Call the audit task's `progress` after a batch."""
         if self.progress is not None:
             limits = self.max_samples, seconds, self.seconds

@@ -350,7 +350,7 @@ class Betting:
             spent += size
             log_wealth = float(np.logaddexp.reduce([t.log_wealth for t in tests])) - math.log(len(tests))
             trace.append(Point(spent, log_wealth / _LN10, edge))
-            task.show_progress(spent, time.monotonic() - started, test.edge.name, log_wealth / _LN10)
+            task._show_progress(spent, time.monotonic() - started, test.edge.name, log_wealth / _LN10)
             if log_wealth >= needed:
                 break
         violated = log_wealth >= needed
@@ -436,6 +436,7 @@ def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) ->
     Raises:
         AssertionError: the claim is violated; its text is the report. On a correct mechanism that happens
             with probability at most `alpha`.
+        ParameterError: an option is not admissible.
 
     >>> assert_private(lambda dataset: 0.0, epsilon=0.1, max_samples=1000).violated
     False

@@ -215,7 +215,7 @@ class Run:
         for name, x, y in self._sides():
             self.compared.append((name, len(x.draws)))
             found = self._witness(name, x, y)
-            self.task.show_progress(self.drawn // 2, time.monotonic() - self.started, name)
+            self.task._show_progress(self.drawn // 2, time.monotonic() - self.started, name)
             if found is not None:
                 witness, failed = witness or found, failed + 1
             if failed > self.method.tolerated_edges * edges:

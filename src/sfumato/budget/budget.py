@@ -36,6 +36,8 @@ Totals = tuple[tuple[Fraction, Fraction], ...]
 class Unspent(NamedTuple):
     """What is left of a budget's account, as exact fractions; `Remaining` has the same as floats.
 
+    Made by `Ledger.accounts`, in each account.
+
     Args:
         epsilon, delta: that the next question may surely have.
         share: of the cap.

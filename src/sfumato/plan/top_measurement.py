@@ -202,6 +202,8 @@ class TopMeasurement(Spelled):
             exact: keys, and behind them a group's number in steps: of public groups all; of private ones at
                 least the largest, one more than may be shown.
             words: source of random words; None for this thread's secure words.
+        Returns:
+            A table of ranks and keys, and of noisy numbers if requested.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> from sfumato.noise import SeededWords

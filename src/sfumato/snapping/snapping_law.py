@@ -217,8 +217,9 @@ def epsilon_for_accuracy(
     Raises:
         ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
 
-    >>> epsilon_for_accuracy(3, 0.05, lower=0, upper=10) < epsilon_for_accuracy(2, 0.05, lower=0, upper=10)
-    True
+    >>> from sfumato.snapping import SnappingMechanism
+    >>> round(SnappingMechanism.epsilon_for_accuracy(2, 0.05, lower=0, upper=10), 3)
+    1.997
 
     Source:
         Covington 2020, (6.4). Lambda' on its right side depends on the unknown, so that it is solved by

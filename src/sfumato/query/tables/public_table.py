@@ -38,16 +38,29 @@ class PublicTable(Helpful, Displayed):
     def filter(self, expression: str) -> PublicTable:
         """Keep the rows of the public table where a SQL expression of one row's columns is true.
 
+        Args:
+            expression: SQL over one row's columns, as `Table.filter` takes it.
         Returns:
             A table of these rows; this one is as it was.
+        Raises:
+            QueryError: the expression is not understood, or is not one of a single row.
+
+        >>> import pyarrow as pa, sfumato as sf
+        >>> towns = sf.public(pa.table({"town": ["Bonn", "Ulm"], "people": [322_000, 129_000]}))
+        >>> towns.filter("people > 200000")
+        <PublicTable (read with DuckDB): 2 columns; keep rows where people > 200000>
         """
         return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> PublicTable:
         """Add or replace columns of the public table by SQL expressions of one row's columns.
 
+        Args:
+            expressions: SQL over one row's columns, by the new column's name, as `Table.with_columns` takes it.
         Returns:
             A table with these columns; this one is as it was.
+        Raises:
+            QueryError: an expression is not understood, or is not one of a single row.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> towns = sf.public(pa.table({"town": ["Bonn", "Ulm"], "people": [322_000, 129_000]}))
