@@ -56,7 +56,7 @@ class PublicTable(Helpful, Displayed):
         """Add or replace columns of the public table by SQL expressions of one row's columns.
 
         Args:
-            expressions: SQL over one row's columns, by the new column's name, as `Table.with_columns` takes it.
+            expressions: SQL over one row's columns, by the new columns' names.
         Returns:
             A table with these columns; this one is as it was.
         Raises:
