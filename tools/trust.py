@@ -718,7 +718,7 @@ EXCLUDED = (
     Excluded(
         "Explanations, receipts, logs and notes: what a release is called and says of itself",
         (
-            "certificate/certificate.py::_pair",
+            "certificate/certificate.py::Proof.__repr__",
             "certificate/certificate.py::_rounded_up",
             "certificate/certificate.py::as_certified",
             "certificate/certificate.py::checked",

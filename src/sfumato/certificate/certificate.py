@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from hashlib import sha256
@@ -28,7 +28,7 @@ _RANGED = 8  # rho of choices by the exponential mechanism is an eighth of the s
 NO_DESCRIPTION = "this receipt does not say what was drawn, so nothing can be recomputed from it"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proof:
     """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
 
@@ -47,8 +47,11 @@ class Proof:
     rho: Fraction
     events: Fraction
 
+    def __repr__(self) -> str:
+        return f"epsilon {_rounded_up(self.epsilon)}, delta {_rounded_up(self.delta)}"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Certificate(Proof):
     """What a release is proved to lose: at most its claim. Made by `certify`.
 
@@ -58,8 +61,8 @@ class Certificate(Proof):
         parts: the proof of each part, in order.
     """
 
-    description: Mapping[str, Any] = field(repr=False)
-    parts: tuple[Proof, ...] = field(repr=False)
+    description: Mapping[str, Any]
+    parts: tuple[Proof, ...]
 
 
 def certify(description: Mapping[str, Any]) -> Certificate:
@@ -103,7 +106,7 @@ def certify(description: Mapping[str, Any]) -> Certificate:
 
 def _proved(part: Description) -> Proof:
     """Return what a part is proved to lose, or refuse."""
-    take(300)
+    take(300 + 130 * len(part.get("statistics", ())))
     loss, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
     best = loss.delta(part["epsilon"], max(part["delta"] - events, Fraction(0)))
     # What groups show of noise they show where none is shown that the unit is alone in.
@@ -229,14 +232,10 @@ def report(certificate: Certificate) -> str:
         certificate: of a release.
     """
     known = certificate.description
-    lines = [f"Certified: {_pair(certificate)}. Claimed: epsilon {known['epsilon']}, delta {known['delta']}."]
+    lines = [f"Certified: {certificate}. Claimed: epsilon {known['epsilon']}, delta {known['delta']}."]
     # As `repr` has it: no text of a file looks like a line of the checker, or is obeyed by a terminal.
     lines.append(f"Protected: {repr(known['unit'])[1:-1]}. Neighbours: {_TABLES[known['neighbours']]}.")
-    return "\n".join([*lines, *(f"Part {i}: {_pair(own)}." for i, own in enumerate(certificate.parts, 1))])
-
-
-def _pair(proof: Any) -> str:
-    return f"epsilon {_rounded_up(proof.epsilon)}, delta {_rounded_up(proof.delta)}"
+    return "\n".join([*lines, *(f"Part {i}: {own}." for i, own in enumerate(certificate.parts, 1))])
 
 
 def _rounded_up(x: Fraction) -> Decimal:
