@@ -128,9 +128,9 @@ def test_a_ledger_without_its_lock_would_be_found(place, monkeypatch):
     from sfumato.budget.ledger import ledger_accounts, ledger_databases, ledger_tables
     from sfumato.budget.ledger.journal import Journal
 
+    made(place, F(30, 100), 1)
     monkeypatch.setattr(Journal, "_record_query", lambda *_: None)
     monkeypatch.setattr(Journal, "_record_refusal", lambda *_, **__: None)
-    made(place, F(30, 100), 1)
     if place.startswith("postgresql"):
         monkeypatch.setattr(
             ledger_tables,
