@@ -132,9 +132,12 @@ class Watched:
         module, depth = code.co_filename.removeprefix(PACKAGE), getattr(self._within, "depth", 0)
         if code.co_name in _WHOLE.get(module, ()):
             self._within.depth = depth = depth + (1 if event == "call" else -1)
-        if event != "call":
-            return
         caller = frame.f_back
+        importing = (
+            caller and caller.f_code.co_name == "<module>" and caller.f_code.co_filename == code.co_filename
+        )
+        if event != "call" or importing:  # the body of a class runs when its module is imported
+            return
         while caller and caller.f_code.co_filename.endswith(_HANDED_ON) and caller.f_code.co_name == "call":
             caller = caller.f_back  # which calls what it stands around
         called_by, of_base = "", False

@@ -681,7 +681,6 @@ EXCLUDED = (
     Excluded(
         "Tails, variances and tolerances of noise: for error bars and for accuracy",
         (
-            "noise/centred_noise.py::CentredGaussian.laws",
             "noise/laws.py::*.variance",
             "noise/laws.py::Law.__repr__",
             "noise/laws.py::Law._in_messages",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.engines.duckdb import bounding_sql, distinct_values
+from sfumato.engines.duckdb import bounding_sql, distinct_values, sparse_matching
 from sfumato.engines.duckdb.bounding_sql import BoundingSql
 from sfumato.framework import Body, Product, Segment
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
@@ -177,12 +177,12 @@ def other_values_limit(patch: pytest.MonkeyPatch) -> None:
     """Twice as many values of a unit count: of sets, of what is left of them, and of shares."""
     left, init, shares = (
         distinct_values._sure_and_rest,
-        distinct_values.Pruned.__init__,
+        sparse_matching.Pruned.__init__,
         distinct_values.shares,
     )
     patch.setattr(distinct_values, "_sure_and_rest", lambda most, *given: left(2 * most, *given))
     patch.setattr(
-        distinct_values.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 2 * given[3])
+        sparse_matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 2 * given[3])
     )
     patch.setattr(
         distinct_values, "shares", lambda s, *given: shares(replace(s, values=2 * s.values), *given)
@@ -191,8 +191,8 @@ def other_values_limit(patch: pytest.MonkeyPatch) -> None:
 
 def all_values(patch: pytest.MonkeyPatch) -> None:
     """Each value counts that anybody has."""
-    init = distinct_values.Pruned.__init__
-    patch.setattr(distinct_values.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 1 << 20))
+    init = sparse_matching.Pruned.__init__
+    patch.setattr(sparse_matching.Pruned, "__init__", lambda self, *given: init(self, *given[:3], 1 << 20))
 
 
 def whole_values(patch: pytest.MonkeyPatch) -> None:
