@@ -304,7 +304,7 @@ def test_spenders_of_a_server_pay_and_change_nothing_else(database):
     odd = {"asks": '\0 \\ \\u0000 \ud800 " \\" ü'}
     budget._record_outcome(budget.spend("1/8", plan=odd), "failed", error="EngineError")
     budget._record_outcome(budget.spend("1/8"), "handed")
-    spender.journal._turned_away("shop", "ann", "SELECT '\0\\u0000'", "QueryError")
+    spender.journal._record_rejected_text("shop", "ann", "SELECT '\0\\u0000'", "QueryError")
     assert ledger.journal.verify().ok and ledger.check() is None
     for refused in (
         lambda: spender.journal.declare("shop", "2"),
