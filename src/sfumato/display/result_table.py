@@ -45,6 +45,7 @@ class ResultTable(Displayed):
         >>> frame.attrs["sfumato"]["bias"]
         'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
         """
+        require("pandas", "pandas")  # before anything is drawn
         return pandas_frame(self.to_arrow(), self._attributes())
 
     def to_polars(self) -> polars.DataFrame:
@@ -59,6 +60,7 @@ class ResultTable(Displayed):
         >>> dict(release.to_polars().schema)
         {'people': Int64}
         """
+        require("polars", "polars")  # before anything is drawn
         return polars_frame(self.to_arrow())
 
     def __getitem__(self, name: str) -> list[Any]:

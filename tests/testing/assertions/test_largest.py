@@ -162,7 +162,7 @@ def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):
     for _ in range(200):
         release = TopRelease(plan, words)
         release._table = release._drawn(exact)
-        judged = largest._Judged(release, sizes, "expected")
+        judged = largest._TopGroups(release, sizes, "expected")
         each = 1 + math.log10(8)  # four draws and four numbers
         failed += bool(judged.unlikely(each) or judged.off(each))
     assert failed <= 20
