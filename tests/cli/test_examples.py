@@ -35,7 +35,7 @@ def test_the_bounds_are_what_the_comments_say(registry):
 
 
 BOUNDS = re.compile(
-    r"""docvis"?(?:,[ ]lower=0,[ ]upper=|,[ ]contribution_bounds_per_(?:row|group)[ ]=>[ ]\(0,[ ])(\d+)""",
+    r"""docvis[^\n]{0,60}?(?:lower"?[ ]?[=:][ ]?0,[ ]"?upper"?[ ]?[=:][ ]?|\(0,[ ])(\d+)""",
     re.X,
 )
 
