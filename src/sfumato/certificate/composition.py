@@ -25,7 +25,7 @@ _WIDEST_GRID, _FINEST_STEP = Fraction(64), Fraction(1, 10**40)
 _MOST_MIXED = 1 + (1 << 12)  # coins that are looked at one by one
 _RARE = 4  # in the last digit of a chance
 DIGITS = Context(60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-_NEAR, _LEAST = Decimal("1e-45"), Decimal("1e-305")
+_NEAR, _LEAST, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
 _TURN = Decimal("17.7715317526334649880635239602427747944584867575027608923416")  # 4 sqrt(2) pi
 _NODES = [(n * n, DIGITS.exp(Decimal(-n * n) / 64)) for n in range(1, 103, 2)]
 
@@ -214,8 +214,8 @@ def widened(x: Decimal, parts: Decimal) -> Fraction:
 
 
 def exp_above(x: Fraction) -> Fraction:
-    """Return a bound of e^x."""
-    power = decimal(x).exp()
+    """Return a bound of e^x; as a fraction a larger one than 1e9999 would take too long to write."""
+    power = decimal(x).exp(_POWERS)
     return widened(power, power)
 
 
