@@ -27,7 +27,7 @@ _RARE = 4  # in the last digit of a chance
 DIGITS = Context(60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _NEAR, _LEAST, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
 _TURN = Decimal("17.7715317526334649880635239602427747944584867575027608923416")  # 4 sqrt(2) pi
-_NODES = [(n * n, DIGITS.exp(Decimal(-n * n) / 64)) for n in range(1, 103, 2)]
+_NODES = [(n * n, DIGITS.exp(DIGITS.divide(-n * n, 64))) for n in range(1, 103, 2)]
 
 
 @dataclass(frozen=True)
