@@ -142,8 +142,8 @@ def contributions_at_sixteen_times_their_part(patch):
     patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * Fraction(2, 3)))
 
 
-def shares_at_32_times_the_budget(patch):
-    patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * 32))
+def shares_at_128_times_the_budget(patch):
+    patch.setattr(Diagnosis, "_of_shares", property(lambda self: self.epsilon * 128))
 
 
 def a_cap_by_exact_numbers(patch):
@@ -154,7 +154,7 @@ def a_cap_by_exact_numbers(patch):
 
 DEFECTS = {
     "contributions at 16 times their part": (contributions_at_sixteen_times_their_part, "one row"),
-    "shares at 32 times the budget": (shares_at_32_times_the_budget, "one row"),
+    "shares at 32 times the budget": (shares_at_128_times_the_budget, "one row"),
     "a cap by exact numbers": (a_cap_by_exact_numbers, "many rows"),
 }
 

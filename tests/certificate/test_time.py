@@ -204,6 +204,12 @@ def largest_groups_in_many_parts(n):
 
 
 @hostile
+def largest_groups_far_beyond_the_margin(n):
+    one = TOP | {"keys": "private", "candidates": 100, "margin": 200, "upper": f"1{'0' * (n % 17)}"}
+    return alike(one | {"delta": "1/1000000"}, n)
+
+
+@hostile
 def many_choices(n):
     own = {
         "kind": "quantiles",
