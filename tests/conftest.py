@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if place % 3 or len(found) < 3:
                 item.add_marker(pytest.mark.long)
     if not LONG:
-        left = repeated(items)
+        left = repeated(items) | {item for item in items if item.get_closest_marker("release")}
         items[:] = [item for item in items if item not in left]
 
 

@@ -29,12 +29,16 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOURCE = ROOT / "src" / "sfumato"
-AREAS = ("planning", "contributions", "mechanisms", "payment", "engines")
+AREAS = (
+    "planning", "contributions", "mechanisms", "payment", "engines", "noise", "dialect", "expressions", "sources",
+    "accounting", "ledger", "service", "tolerances", "audit", "error_bars", "commands",
+)  # fmt: skip
 # Imported before processes are forked, once for all.
 MODULES = ("pytest", "numpy", "pyarrow", "pyarrow.compute", "duckdb", "mpmath", "scipy.optimize", "gmpy2")
 PACKAGES = (
-    "budget", "certificate", "dialect", "engines.duckdb", "exact", "framework", "guidance", "measurements", "noise",
-    "plan", "query", "release", "transformations",
+    "advice", "api", "audit", "budget", "catalogs", "certificate", "cli", "client", "dialect", "display",
+    "engines.duckdb", "exact", "framework", "guidance", "measurements", "noise",
+    "plan", "query", "release", "service", "snapping", "testing", "transformations",
 )  # fmt: skip
 LONGEST = 900  # seconds of one fault
 QUIET = (
