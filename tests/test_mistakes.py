@@ -46,7 +46,7 @@ if __name__ == "__main__":  # pytest does this; an installed package may be call
     sys.modules["tests"] = ModuleType("tests")
     sys.modules["tests"].__path__ = [str(Path(__file__).parent)]
 
-from tests.changed_plans import scaled
+from tests.support.changed_plans import scaled
 
 PAGE = Path(__file__).parent.parent / "docs" / "mistakes.md"
 MARK = "Private Value"  # a value of the table, which no message may hold

@@ -286,7 +286,7 @@ BASE = (
             "noise/series_noise.py",
             "noise/level_noise.py",
         ),
-        ("tests/query/test_totals.py", "tests/query/test_series.py"),
+        ("tests/plan/test_totals.py", "tests/plan/test_series.py"),
     ),
     Part(
         "Vectors, covariances, bins, weights",

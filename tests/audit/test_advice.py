@@ -13,7 +13,7 @@ from sfumato.advice import shared_queries as looks
 from sfumato.api.question import Question
 from sfumato.audit import audit
 from sfumato.guidance.inferred_limits import ContributionQuery
-from tests.changed_plans import without_certificate
+from tests.support.changed_plans import without_certificate
 
 from .once import by_name, once
 

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.audit import audit
 from sfumato.guidance import inferred_bounds, preliminary_queries
 from sfumato.guidance.inferred_bounds import Histogram, ValueHistograms
-from tests.changed_plans import without_certificate
+from tests.support.changed_plans import without_certificate
 
 from .once import once
 

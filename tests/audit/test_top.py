@@ -15,7 +15,7 @@ from sfumato.api.largest_groups import Top
 from sfumato.audit import audit, units
 from sfumato.measurements import candidate_selection
 from sfumato.testing import release_mechanism
-from tests.changed_plans import changed_top, without_certificate
+from tests.support.changed_plans import changed_top, without_certificate
 
 pytestmark = pytest.mark.long
 

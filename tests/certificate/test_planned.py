@@ -19,7 +19,7 @@ from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.plan.plan_description import certified
 from tests.certificate.planned import KINDS, ROWS, plans, plans_of_largest, releases
-from tests.changed_plans import changed_top
+from tests.support.changed_plans import changed_top
 
 # The certificate computes in floats, rounded up.
 ROUNDED = Fraction(1, 10**9)

@@ -25,7 +25,7 @@ from sfumato.plan import planning
 from sfumato.plan.plan_description import Claim, certified, describe
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
-from tests.changed_plans import changed_top, scaled, without_certificate
+from tests.support.changed_plans import changed_top, scaled, without_certificate
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1.0, 2.0, 3.0, None]})
 REFUSED = "certificate is refused, so nothing is read, charged or drawn"

@@ -58,7 +58,7 @@ MISTAKES = {
 @pytest.mark.long
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_is_told_before_anything_is_read(engine, what, monkeypatch):
-    """`query/test_bad_questions.py` looks at each error's text."""
+    """`tests/api/test_refusals.py` looks at each error's text."""
     opened = engine(ROWS)
 
     def read(*_: object, **__: object):

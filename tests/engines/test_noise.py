@@ -22,7 +22,7 @@ from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.plan import Plan
 from sfumato.release.release import Release
-from tests.changed_plans import with_scales, without_certificate
+from tests.support.changed_plans import with_scales, without_certificate
 
 FALSE_ALARM = 1e-16
 pytestmark = pytest.mark.flakiness(k=14, because="fewer than 100 thresholds, each of 1e-16")

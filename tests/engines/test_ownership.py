@@ -154,7 +154,7 @@ def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(look, at, tmp_path, mo
 
 @pytest.mark.parametrize("duplicate", COPIES)
 def test_a_release_that_was_not_drawn_is_not_copied(duplicate):
-    """What was drawn may be: `tests/query/test_passed_on.py`."""
+    """What was drawn may be: `tests/release/test_passed_on.py`."""
     asked = release()
     with pytest.raises(RefusalError, match="cannot be copied"):
         duplicate(asked)

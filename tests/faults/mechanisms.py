@@ -114,7 +114,7 @@ FAULTS = [
     Fault("noise of a tree is half as large", "plan/group_measurement.py",
           "noisy_tree(counts, laws[name], ranks", "noisy_tree(counts, type(laws[name])(laws[name].unit / 2), ranks", DRAWN),
     Fault("nodes of a level of a tree share their noise", "plan/noisy_statistics.py",
-          "law.rounded(exact.size, words=words).reshape(exact.shape)", "law.rounded(1, words=words)", "tests/query/test_quantiles.py"),
+          "law.rounded(exact.size, words=words).reshape(exact.shape)", "law.rounded(1, words=words)", "tests/plan/test_quantiles.py"),
     Fault("groups that selection hides are shown", "plan/group_measurement.py",
           "keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))", "kept = kept | True", "tests/engines/test_noise.py::test_shown_counts_reach_the_threshold[duckdb-laplace]"),
     Fault("steps of series are shown as they are", "plan/group_measurement.py",

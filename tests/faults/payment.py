@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 BUDGET, SPENDING, DIAGNOSTICS = (
-    "tests/query/test_budget.py",
+    "tests/release/test_payment.py",
     "tests/budget/test_spending.py",
-    "tests/query/test_diagnostics.py",
+    "tests/guidance/test_diagnostics.py",
 )
-CLAIMS = "tests/query/test_claims.py"
+CLAIMS = "tests/plan/test_claims.py"
 
 FAULTS = [
     # Who pays, and for what.
@@ -33,9 +33,9 @@ FAULTS = [
           f"{BUDGET}::test_looks_take_their_part_of_a_share"),
     Fault("the answer has all of epsilon beside looks", "guidance/preliminary_queries.py",
           "make_plan(query, epsilon=epsilon - spent, **options)", "make_plan(query, epsilon=epsilon, **options)",
-          "tests/query/test_automatic.py::test_the_cost_is_all_of_epsilon_and_is_listed"),
+          "tests/guidance/test_automatic_bounds.py::test_the_cost_is_all_of_epsilon_and_is_listed"),
     Fault("looks have all of epsilon", "guidance/preliminary_queries.py",
-          "preliminary = epsilon * _part(auto_share)", "preliminary = epsilon", "tests/query/test_automatic.py::test_the_cost_is_all_of_epsilon_and_is_listed"),
+          "preliminary = epsilon * _part(auto_share)", "preliminary = epsilon", "tests/guidance/test_automatic_bounds.py::test_the_cost_is_all_of_epsilon_and_is_listed"),
     Fault("a share is whole after looks", "plan/budget_shares.py",
           "return self.times(1 - _of_pure(way, epsilon) / self.part) if epsilon else self", "return self",
           f"{BUDGET}::test_looks_take_their_part_of_a_share"),
@@ -47,7 +47,7 @@ FAULTS = [
           "return self.epsilon * (1 - OF_CONTRIBUTIONS - counted)",
           "return self.epsilon * (1 - OF_CONTRIBUTIONS)", f"{DIAGNOSTICS}::test_budgets_add_up_exactly"),
     Fault("each part of diagnostics has all of their shares", "guidance/diagnosis_plan.py",
-          "return Fraction(numbers, all_numbers)", "return Fraction(1)", "tests/query/test_shifts.py::test_everything_that_is_asked_for_shifts_adds_up_to_the_budget"),
+          "return Fraction(numbers, all_numbers)", "return Fraction(1)", "tests/guidance/test_shifts.py::test_everything_that_is_asked_for_shifts_adds_up_to_the_budget"),
     Fault("diagnostics look at the distribution with all of their epsilon", "guidance/diagnosis_plan.py",
           "histograms(of)), epsilon=epsilon * OF_CONTRIBUTIONS)", "histograms(of)), epsilon=epsilon)",
           f"{DIAGNOSTICS}::test_budgets_add_up_exactly"),
@@ -68,7 +68,7 @@ FAULTS = [
     Fault("looks before are left out of a claim", "plan/plan_description.py",
           "parts = [*self._drawn, *_parts(plans)]", "parts = _parts(plans)", f"{CLAIMS}::test_parts_that_are_drawn_one_after_another_are_within_their_claim_together"),
     Fault("what goes beside a release is not described", "plan/plan.py",
-          "beside = () if self.diagnostics is None else self.diagnostics.drawn_parts", "beside = ()", "tests/query/test_described_receipts.py::test_all_that_is_drawn_is_described"),
+          "beside = () if self.diagnostics is None else self.diagnostics.drawn_parts", "beside = ()", "tests/release/test_described_receipts.py::test_all_that_is_drawn_is_described"),
     # Sums of what is paid.
     Fault("a budget never ends", "budget/budget.py",
           "return any(each.fits(total) for each, total in self._sums)", "return True", SPENDING),

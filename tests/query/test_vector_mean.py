@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import ColumnError, ParameterError, QueryError
 from sfumato.testing import assert_approx_equal
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 N, LENGTH = 400, 3
 RANDOM = np.random.default_rng(3)

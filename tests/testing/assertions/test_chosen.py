@@ -15,7 +15,7 @@ from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.quantile_tolerances import Chosen
-from tests.changed_plans import without_certificate
+from tests.support.changed_plans import without_certificate
 
 from .test_noisy import text_of
 

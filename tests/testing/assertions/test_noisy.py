@@ -19,7 +19,7 @@ from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recor
 from sfumato.testing.assertions.released_values import ReleasedCells
 from sfumato.testing.flakiness import Account, running
 from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many
-from tests.changed_plans import scaled, without_certificate
+from tests.support.changed_plans import scaled, without_certificate
 
 K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is written here, or drawn from seeded words")

@@ -19,7 +19,7 @@ from sfumato.testing.assertions import noise_spread as together
 from sfumato.testing.assertions.noise_spread import KNormLaw
 from sfumato.testing.assertions.output_tolerances import Residue
 from sfumato.testing.assertions.released_values import ReleasedCells
-from tests.changed_plans import scaled, without_certificate
+from tests.support.changed_plans import scaled, without_certificate
 
 from .test_noisy import text_of
 

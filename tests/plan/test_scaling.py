@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.audit import falsify
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise.centred_noise import CentredGaussian
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 from .test_plan import of_numbers
 

@@ -30,7 +30,7 @@ from sfumato.transformations import (
     per_group,
 )
 from sfumato.transformations.statistics.moments import MomentsBody
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 TABLE = pa.table(
     {"id": [1, 2], "group": [1, 2], "n": [1, 2], "x": [0.5, 1.5], "yes": [True, False], "text": ["a", "b"]}

@@ -17,8 +17,8 @@ from sfumato.audit import falsify
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import RowsBody, Transformation
 from sfumato.plan.plan import Plan
-from tests.chains import same_loss
-from tests.changed_plans import with_scales
+from tests.support.changed_plans import with_scales
+from tests.support.plan_chains import same_loss
 
 TABLE = pa.table({"id": [1, 2], "g": [1, 2], "n": [1, 2], "x": [0.5, 1.5]})
 ASKED: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from sfumato.advice.shared_queries import likely_number
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.guidance.inferred_bounds import Histogram, Values
 from sfumato.noise.random_words import SeededWords
-from tests.changed_plans import without_certificate
+from tests.support.changed_plans import without_certificate
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 PRODUCTS = [f"p{i}" for i in range(20)]

@@ -37,7 +37,7 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 from .test_plan import ASKED, TABLE, of_numbers
 

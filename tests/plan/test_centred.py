@@ -30,7 +30,7 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 from .test_k_norm import STATISTICS, WidthOfSum, vectors
 

@@ -36,7 +36,7 @@ from sfumato.transformations import (
     cone_of,
     per_group,
 )
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 RNG = np.random.default_rng(5)
 UNITS = 3000

@@ -25,7 +25,7 @@ from sfumato.noise import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 WEEKS = 12
 TABLE = pa.table(

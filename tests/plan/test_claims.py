@@ -13,7 +13,7 @@ from sfumato.budget.certified_loss import proved
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.errors import RefusalError
 from sfumato.plan.plan_description import Claim, certified, describe
-from tests.changed_plans import scaled
+from tests.support.changed_plans import scaled
 
 pytestmark = pytest.mark.noise_cannot_matter("plans are made, and nothing is drawn")
 

@@ -18,7 +18,7 @@ from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.plan.noise_error import factors, split
 from sfumato.plan.plan import Plan
 from sfumato.plan.required_statistics import requirements
-from tests.changed_plans import with_scales
+from tests.support.changed_plans import with_scales
 
 COLUMNS = [
     pa.field("id", pa.int64(), nullable=False),

@@ -26,7 +26,7 @@ from sfumato.plan.totals_plans import best_sizes
 from sfumato.query.group_totals import _divided
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording, release_mechanism
 from sfumato.transformations import Count, CountUnits, Moments, Row, ValueGrid, bound_groups, per_group
-from tests.chains import same_loss
+from tests.support.plan_chains import same_loss
 
 KEYS = [(region, town) for region in "BAC" for town in (1, None, 2)]
 TABLE = pa.table(

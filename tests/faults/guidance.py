@@ -1,0 +1,112 @@
+"""Faults of guidance and advice: what is said of limits, bounds and errors, and what finding it out costs."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+GUIDANCE = "tests/guidance"
+DIAGNOSTICS = f"{GUIDANCE}/test_diagnostics.py"
+SHIFTS = f"{GUIDANCE}/test_shifts.py"
+PREVIEW = f"{GUIDANCE}/test_preview.py"
+BOUNDS = f"{GUIDANCE}/test_automatic_bounds.py"
+LIMITS = f"{GUIDANCE}/test_automatic_limits.py"
+ADVICE = "tests/advice/test_advice.py"
+ANALYSIS = "tests/engines/test_analysis.py"
+
+FAULTS = [
+    # Diagnostics.
+    Fault("diagnostics are drawn again at another confidence", "guidance/diagnostics.py",
+          "        if not self._done:\n            self._check_home()", "        if confidence != 0.95 or not self._done:\n            self._parts = None\n            self._check_home()", f"{DIAGNOSTICS}::test_drawn_once_in_one_place"),
+    Fault("a child draws its parent's diagnostics", "guidance/diagnostics.py",
+          "        if not self._done:\n            self._check_home()\n", "        if not self._done:\n", f"{DIAGNOSTICS}::test_drawn_once_in_one_place"),
+    Fault("the share of public keys without rows is that of keys with some", "guidance/diagnostics.py",
+          "min(max(1 - row[name] / keys, 0.0), 1.0)", "min(max(row[name] / keys, 0.0), 1.0)", f"{DIAGNOSTICS}::test_shares_are_those_of_the_definition"),
+    Fault("a bound that clamps nothing is to be wider", "guidance/diagnostics.py",
+          "    if share - bar <= SMALL:\n", "    if share + bar <= 0:\n", f"{DIAGNOSTICS}::test_a_binding_limit_speaks_up_with_what_to_ask"),
+    Fault("a smaller limit is advised for its noise", "guidance/diagnostics.py",
+          "if 2 * found.surely_enough <= item.most:", "if 2 * found.enough <= item.most:", f"{DIAGNOSTICS}::test_a_smaller_limit_is_advised_where_noise_is_no_reason_for_it"),
+    # Shifts.
+    Fault("shifts have the bars of one of their sums", "guidance/shifts.py",
+          "k = -math.log10((1 - confidence) / len(self.sums))", "k = -math.log10(min(0.99, 8 * (1 - confidence)))", f"{SHIFTS}::test_error_bars_hold"),
+    Fault("shifts forget the limit of groups", "guidance/counted_rows.py",
+          'limits = {"groups": "in_groups", "rows": "in_group", "total_rows": "in_all"}', 'limits = {"rows": "in_group", "total_rows": "in_all"}', f"{SHIFTS}::test_every_statistic_has_its_shift"),
+    Fault("shifts of values beyond bounds stop at the bounds", "guidance/counted_rows.py",
+          "self.upper - self.lower, 0.0 if limited or not self.binds else BEYOND", "self.upper - self.lower, 0.0", f"{SHIFTS}::test_every_statistic_has_its_shift"),
+    Fault("a unit stays as its rows do", "guidance/counted_rows.py",
+          "ELSE 1.0 - exp({a} + {b} - {c} - {d}) END", "ELSE exp({a} + {b} - {c} - {d}) END", f"{SHIFTS}::test_units_and_their_sums_with_a_limit_of_rows_in_all"),
+    Fault("a shift of a variance takes the mean for 0", "guidance/shifts.py",
+          "found = (products[i, j] - square).scaled(half[i] * half[j])", "found = products[i, j].scaled(half[i] * half[j])", f"{SHIFTS}::test_every_statistic_has_its_shift"),
+    Fault("lower is said of what is higher", "guidance/shifts.py",
+          'way = "higher" if self.shift > 0 else "lower"', 'way = "lower" if self.shift > 0 else "higher"', f"{DIAGNOSTICS}::test_a_binding_limit_speaks_up_with_what_to_ask"),
+    Fault("quantiles with limits have the ends of a place beside theirs", "guidance/shifts.py",
+          "low, high = places[first][0], places[last][1]", "low, high = places[max(first - 1, 0)][0], places[max(last - 1, 0)][1]", f"{SHIFTS}::test_quantiles_have_a_shift_of_their_value"),
+    # Previews and expected errors.
+    Fault("the smallest epsilon is too small", "guidance/preview.py",
+          "low, high = (low, middle) if reached(math.exp(middle))[0] else (middle, high)", "low, high = (low, middle)", f"{PREVIEW}::test_the_smallest_budget_that_shows_a_group"),
+    Fault("the smallest epsilon is rounded down", "guidance/preview.py",
+          "math.ceil(value / unit)", "math.floor(value / unit)", f"{PREVIEW}::test_the_smallest_budget_reaches_the_goal_and_less_does_not"),
+    Fault("a preview shows the median error as that of 95%", "guidance/simulated_groups.py",
+          'found[name] = float(np.quantile(off, confidence, method="higher"))', 'found[name] = float(np.quantile(off, confidence / 2, method="higher"))', f"{PREVIEW}::test_errors_and_bars_are_those_of_many_releases"),
+    Fault("a preview's groups have a tenth of their units", "guidance/simulated_groups.py",
+          "np.repeat(np.arange(units), rows)", "np.repeat(np.arange(units) // 10, rows)", f"{PREVIEW}::test_errors_and_bars_are_those_of_many_releases"),
+    Fault("a preview needs no numbers within the bounds", "guidance/simulated_groups.py",
+          "        if not low < mean < high:\n", "        if False:\n", f"{PREVIEW}::test_means_are_checked_and_said"),
+    Fault("a group is shown for sure", "guidance/expected_error.py",
+          "    if selection is None:\n        return np.ones(len(mean))", "    if True:\n        return np.ones(len(mean))", f"{PREVIEW}::test_the_chance_to_be_shown_is_that_of_the_rule"),
+    Fault("expected noise is that of both sides", "guidance/expected_error.py",
+          "squares += ((up - down) / 2) ** 2", "squares += (up - down) ** 2", f"{GUIDANCE}/test_expected_error.py"),
+    Fault("expected noise forgets all numbers but one", "guidance/expected_error.py",
+          "squares += ((up - down) / 2) ** 2", "squares = ((up - down) / 2) ** 2", f"{GUIDANCE}/test_expected_error.py"),
+    Fault("what a random choice moves is left out of an analysis", "guidance/expected_error.py",
+          "return np.sqrt(np.maximum(total, 0.0))", "return 0 * np.sqrt(np.maximum(total, 0.0))", f"{ANALYSIS}::test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices"),
+    Fault("an analysis counts units in part as if they were chosen", "guidance/unit_contributions.py",
+          "return (self.groups * WHOLE // groups) / WHOLE if self.scaled else self.groups / groups", "return 1.0", f"{ANALYSIS}::test_of_units_in_part_the_bias_is_the_engines_own"),
+    Fault("the exact variance of an analysis is around the middle of its bounds", "guidance/analysis.py",
+          "- mean**2, 0.0)", "- 0 * mean, 0.0)", ANALYSIS),
+    Fault("expected quantiles are one rank further", "guidance/quantile_errors.py",
+          'at = np.searchsorted(before[1:], wanted, side="left")', 'at = np.searchsorted(before[1:], wanted, side="left") + 1', "tests/engines/test_analysis_of_choices.py"),
+    Fault("errors of outputs are compared without their weights", "plan/noise_error.py",
+          'own = {name: float(known.get(name or "", least)) for name in one}', "own = {name: 1.0 for name in one}", "tests/plan/test_weights.py"),
+    Fault("a sum's expected error forgets its centre", "plan/noise_error.py",
+          "each, sums = e.centre, {total: 1.0}", "each, sums = 0.0, {total: 1.0}", "tests/plan/test_expected.py"),
+    # Bounds and limits that are found.
+    Fault("noise is taken for values", "guidance/histogram_tail.py",
+          "np.full(size, probability / len(_RUNS) / max(size, 1))", "np.full(size, min(0.5, probability * 1e4))", f"{BOUNDS}::test_no_bound_is_far_beyond_the_values"),
+    Fault("the probability of a run of noise is that of one bin", "guidance/histogram_tail.py",
+          "terms[run:] - terms[:-run])", "(terms[run:] - terms[:-run]) // run)", f"{BOUNDS}::test_runs_of_noise_are_as_rare_as_they_say"),
+    Fault("found bounds lie beyond what an aggregate takes", "guidance/inferred_bounds.py",
+          "end if stays else min(max(end, -most), most) for", "end for", f"{BOUNDS}::test_admissible_bounds_are_taken_by_every_aggregate"),
+    Fault("a found lower bound replaces the one that was given", "guidance/inferred_bounds.py",
+          "        if fixed[0] is None:\n            down =", "        if True:\n            down =", f"{BOUNDS}::test_one_bound_may_be_given"),
+    Fault("the limit with the largest error is taken", "guidance/inferred_limits.py",
+          "found = min(_tried(found, place, most[place], cost), key=cost)", "found = max(_tried(found, place, most[place], cost), key=cost)", f"{LIMITS}::test_limits_are_those_of_the_table"),
+    Fault("limits that are found pass those of a catalog", "guidance/inferred_limits.py",
+          "return min(groups, LIMITS[-1]), min(rows, LIMITS[-1])", "return LIMITS[-1], LIMITS[-1]", f"{LIMITS}::test_a_catalog_has_the_last_word"),
+    Fault("what limits leave out is said to be within them", "query/inferred_parameters.py",
+          'of, share = content["left out"][0], 100 * content["left out"][1]', 'of, share = content["left out"][0], 100 * (1 - content["left out"][1])', f"{LIMITS}::test_what_limits_leave_out_is_told"),
+    Fault("noise of far bins is taken for units", "guidance/contribution_distribution.py",
+          "NOISE = 1.5", "NOISE = 0.1", f"{LIMITS}::test_noise_of_far_bins_is_taken_for_nobody"),
+    # Advice.
+    Fault("a division of the budget is more than all of it", "advice/advise.py",
+          "left -= found[-1]", "left -= found[-1] // 2", f"{ADVICE}::test_the_division_has_the_smallest_sum"),
+    Fault("a question gets less than it needs", "advice/advise.py",
+          "own[:few] = np.inf", "own[:1] = np.inf", f"{ADVICE}::test_a_division_adds_up_whatever_the_costs"),
+    Fault("weights of questions do not matter", "advice/advise.py",
+          "return found * float(self.asked.weight)", "return found", f"{ADVICE}::test_weights_move_epsilon"),
+    Fault("advice begins without the budget for its releases", "advice/advise.py",
+          "    if budget is not None:\n        _check_enough(request, budget)", "    if False:\n        _check_enough(request, budget)", f"{ADVICE}::test_a_budget_must_have_enough_for_all_of_it"),
+    Fault("looks of an advice are not paid", "advice/advise.py",
+          "payment(budget, [queries.claim], what, made_up=made_up)", "payment(None, [queries.claim], what, made_up=True)", f"{ADVICE}::test_a_budget_pays_for_looks_now_and_for_releases_later"),
+    Fault("questions of other rows share a look", "advice/shared_queries.py",
+          "(a.unit, a._steps, a.keys) != (b.unit, b._steps, b.keys)", "(a.unit, a.keys) != (b.unit, b.keys)", f"{ADVICE}::test_looks_are_shared"),
+    Fault("each look of an advice has the epsilon of all", "advice/shared_queries.py",
+          "each = epsilon / max(parts, 1)", "each = epsilon", ADVICE),
+    Fault("columns that are looked at have each the epsilon of all", "advice/shared_queries.py",
+          "seen.epsilon = self.of_values / len(different)", "seen.epsilon = self.of_values", f"{ADVICE}::test_all_that_is_drawn_adds_up_to_the_budget"),
+    Fault("advice is released with the epsilon of all questions", "advice/advise.py",
+          "    epsilon, one = request.portion * number, m.asked", "    epsilon, one = request.portion * request.portions, m.asked", f"{ADVICE}::test_all_epsilons_add_up_exactly"),
+    Fault("an advised question may be asked with another epsilon", "advice/advice.py",
+          "            if name in options:\n", "            if False:\n", f"{ADVICE}::test_what_was_advised_is_given_once"),
+    Fault("other limits are advised that make errors larger", "advice/advise.py",
+          "    if then > _BETTER * now:\n", "    if then > 1e9 * now:\n", f"{ADVICE}::test_what_was_open_is_found_and_what_was_given_stays"),
+]  # fmt: skip
