@@ -3,7 +3,7 @@
     python tools/prose.py [--since REVISION] [--words] [file ...]
 
 Without files it reads README.md, CHANGELOG.md, CONTRIBUTING.md and docs/. With --since it reports only lines
-that a change since the revision adds. With --words it prints the number of words of each page and of all.
+that a change since the revision adds. With --words it prints how many words each page has: all, with code, tables and formulas, and those of its sentences.
 """
 
 from __future__ import annotations
@@ -107,12 +107,13 @@ def main() -> int:
     parser.add_argument("--words", action="store_true")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
-    total = wrong = 0
+    total, sentences, wrong = 0, 0, 0
     for path in options.files or pages():
         text = path.read_text(encoding="utf-8")
         total += (words := len(text.split()))
         if options.words:
-            print(f"{words:7,} {path.resolve().relative_to(ROOT)}")
+            sentences += (own := sum(len(plain(block).split()) for _, block in blocks(text)))
+            print(f"{words:7,} {own:7,} {path.resolve().relative_to(ROOT)}")
             continue
         lines = added(options.since, path) if options.since else None
         for number, finding in findings(text):
@@ -120,7 +121,7 @@ def main() -> int:
                 print(f"{path.resolve().relative_to(ROOT)}:{number}: {finding}")
                 wrong += 1
     if options.words:
-        print(f"{total:7,} in all")
+        print(f"{total:7,} {sentences:7,} in all")
     return int(wrong > 0)
 
 
