@@ -3,7 +3,8 @@
     python tools/prose.py [--since REVISION] [--words] [file ...]
 
 Without files it reads README.md, CHANGELOG.md, CONTRIBUTING.md and docs/. With --since it reports only lines
-that a change since the revision adds. With --words it prints how many words each page has: all, with code, tables and formulas, and those of its sentences.
+that a change since the revision adds. With --words it prints how many words each page has: all of them, with
+code, tables and formulas, and those of its sentences.
 """
 
 from __future__ import annotations
