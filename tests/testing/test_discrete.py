@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import mpmath
 import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import Laplace, SeededWords
 from sfumato.testing import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -25,57 +26,47 @@ K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded words")
 
 
+@cache
 def masses(law, reach):
-    """log P(X = x) up to a constant, and the constant, by mpmath."""
-    if isinstance(law, DiscreteLaplace):
-        weights = {
-            x: mpmath.exp(-abs(x) / mpmath.mpf(str(float(law.scale)))) for x in range(-reach, reach + 1)
-        }
-    else:
-        sigma = mpmath.mpf(str(float(law.sigma)))
-        weights = {x: mpmath.exp(-(mpmath.mpf(x) ** 2) / (2 * sigma**2)) for x in range(-reach, reach + 1)}
-    total = mpmath.fsum(weights.values())
-    return {x: w / total for x, w in weights.items()}
+    """P(X = x), by mpmath."""
+    if isinstance(law, Pmf):
+        return law._masses
+    with mpmath.workdps(40):
+        if isinstance(law, DiscreteLaplace):
+            powers = {x: -abs(x) / mpmath.mpf(str(float(law.scale))) for x in range(-reach, reach + 1)}
+        else:
+            double = 2 * mpmath.mpf(str(float(law.sigma))) ** 2
+            powers = {x: -(mpmath.mpf(x) ** 2) / double for x in range(-reach, reach + 1)}
+        weights = {x: mpmath.exp(power) for x, power in powers.items()}
+        total = mpmath.fsum(weights.values())
+        return {x: w / total for x, w in weights.items()}
 
 
-LAWS = [(DiscreteLaplace(s), int(90 * s) + 90) for s in (0.25, 0.5, 2, 8)]
-LAWS += [(DiscreteGaussian(s), int(20 * s) + 20) for s in (0.25, 0.5, 0.75, 2, 30)]
+LAWS = [(DiscreteLaplace(s), int(90 * s) + 90) for s in (0.25, 2)]
+LAWS += [(DiscreteGaussian(s), int(20 * s) + 20) for s in (0.25, 0.75, 8)]
 
 
 @pytest.mark.parametrize("law, reach", LAWS, ids=lambda p: repr(p) if not isinstance(p, int) else "")
 def test_a_law_against_mpmath(law, reach):
-    with mpmath.workdps(40):
-        exact = masses(law, reach)
-        assert abs(law.zero - exact[0]) < 1e-14
-        for x in (0, 1, 2, 5, 9):
-            outside = mpmath.fsum(p for y, p in exact.items() if abs(y) > x)
-            if outside > mpmath.mpf(10) ** -60:
-                bound = law.log10_outside(x)
-                assert bound >= float(mpmath.log10(outside)) - 1e-12
-                assert bound <= float(mpmath.log10(outside)) + (
-                    0.35 if isinstance(law, DiscreteGaussian) else 1e-12
-                )
-        for k in (1, 3, 9):
-            t = law.tolerance(k)
-            smallest = next(
-                t for t in range(reach) if sum(p for y, p in exact.items() if abs(y) > t) <= 10.0**-k
-            )
-            assert smallest <= t <= smallest + isinstance(law, DiscreteGaussian)
-        rates = np.array([-3.0, -0.2, 0.3, 0.7])
-        for rate, found in zip(rates, law._log_moments(rates), strict=True):
-            truth = mpmath.log(
-                mpmath.fsum(
-                    p * mpmath.exp(rate * law._rate_unit * abs(y) ** law._power) for y, p in exact.items()
-                )
-            )
-            assert abs(found - truth) < 1e-10
+    exact, loose = masses(law, reach), isinstance(law, DiscreteGaussian)
+    assert abs(law.zero - exact[0]) < 1e-14
+    for x in (0, 1, 2, 5, 9):
+        outside = mpmath.fsum(p for y, p in exact.items() if abs(y) > x)
+        if outside > mpmath.mpf(10) ** -60:
+            bound, truth = law.log10_outside(x), float(mpmath.log10(outside))
+            assert truth - 1e-12 <= bound <= truth + (0.35 if loose else 1e-12)
+    for k in (1, 9):
+        smallest = next(t for t in range(reach) if sum(p for y, p in exact.items() if abs(y) > t) <= 10.0**-k)
+        assert smallest <= law.tolerance(k) <= smallest + loose
+    rates = np.array([-3.0, -0.2, 0.7])
+    for rate, found in zip(rates, law._log_moments(rates), strict=True):
+        terms = (p * mpmath.exp(rate * law._rate_unit * abs(y) ** law._power) for y, p in exact.items())
+        assert abs(found - mpmath.log(mpmath.fsum(terms))) < 1e-10
 
 
 def test_a_pmf_is_the_law_that_it_writes():
     law = DiscreteLaplace(2)
-    with mpmath.workdps(30):
-        exact = masses(law, 200)
-    same = Pmf({x: float(p) for x, p in exact.items()})
+    same = Pmf({x: float(p) for x, p in masses(law, 200).items()})
     shifted = Pmf(lambda x: np.exp(-np.abs(x - 1) / 2) * math.tanh(1 / 4), low=-1500, high=1500)
     for k in (1, 5, 20):
         assert same.tolerance(k) == law.tolerance(k)
@@ -85,10 +76,8 @@ def test_a_pmf_is_the_law_that_it_writes():
 
 
 def drawn(law, n, seed):
-    """Whole noise of a law, by the quantiles of uniform numbers; and a share wider or narrower."""
-    reach = 60 * int(getattr(law, "scale", 0) or getattr(law, "sigma", 1)) + 60
-    with mpmath.workdps(20):
-        exact = masses(law, reach) if not isinstance(law, Pmf) else law._masses
+    """Whole noise of a law, by the quantiles of uniform numbers."""
+    exact = masses(law, 60 * int(getattr(law, "scale", 0) or getattr(law, "sigma", 1)) + 60)
     places = sorted(exact)
     cumulated = np.cumsum([float(exact[x]) for x in places])
     uniform = (SeededWords(seed).take(n) >> np.uint64(11)) * 2.0**-53
@@ -105,21 +94,14 @@ def fails(call, *args, **options):
     return ""
 
 
-RIGHT = [DiscreteLaplace("1/4"), DiscreteLaplace("1/2"), DiscreteLaplace(3)]
-RIGHT += [
-    DiscreteGaussian("1/2"),
-    DiscreteGaussian(3),
-    Pmf({-1: "1/4", 0: "1/2", 1: "1/4"}),
-    Pmf({0: "0.9", 7: "0.1"}),
-]
+RIGHT = [DiscreteLaplace("1/4"), DiscreteGaussian(3), Pmf({0: "0.9", 7: "0.1"})]
 
 
 @pytest.mark.parametrize("law", RIGHT, ids=repr)
 def test_right_noise_passes_and_wrong_noise_fails(law):
-    """100 times at k = 1 it fails at most as often as k says: more than 26 by chance below 1e-5 of seeds."""
+    """50 times at k = 1 it fails at most as often as k says: more than 18 by chance below 1e-6 of seeds."""
     n = 2000
-    noise = drawn(law, n, "right")
-    zeros = [0] * n
+    noise, zeros = drawn(law, n, "right"), [0] * n
     assert_noisy(noise.tolist(), zeros, law=law, k=K)
     assert_approx_equal(noise.tolist(), zeros, law=law, k=K)
     assert "missing" in fails(assert_noisy, zeros, zeros, law=law, k=K)
@@ -128,55 +110,46 @@ def test_right_noise_passes_and_wrong_noise_fails(law):
     assert fails(assert_noisy, (4 * noise).tolist(), zeros, law=law, k=K)
     failed = sum(
         bool(fails(assert_noisy, drawn(law, 200, f"run {i}").tolist(), [0] * 200, law=law, k=1))
-        for i in range(100)
+        for i in range(50)
     )
-    assert failed <= 26
+    assert failed <= 18
     spread = law.tolerance(K)
     assert "off" in fails(assert_approx_equal, spread + 1, 0, law=law, k=K)
     assert not fails(assert_approx_equal, spread, 0, law=law, k=K)
 
 
 def test_discrete_noise_was_rejected_as_rounded_noise():
-    """Integer Laplace noise of scale 1/4 and 1/2, as OpenDP draws it: the law of rounded noise is another."""
+    """Integer Laplace noise of scale 1/2, as OpenDP draws it: the law of rounded noise is another."""
     noise = drawn(DiscreteLaplace("1/2"), 2000, 1).tolist()
     text = fails(assert_noisy, noise, [0] * 2000, law=Laplace("1/2"), k=K)
     assert "missing" in text and "judged as rounded real noise" in text and "DiscreteLaplace" in text
-    assert_noisy(noise, [0] * 2000, law=DiscreteLaplace("1/2"), k=K)
     # And the other way round: rounded real noise is not discrete noise.
     rounded = Laplace("1/2").rounded(10_000, SeededWords(2)).tolist()
     assert_noisy(rounded, [0] * 10_000, law=Laplace("1/2"), k=K)
     assert "wide" in fails(assert_noisy, rounded, [0] * 10_000, law=DiscreteLaplace("1/2"), k=K)
-    narrow = drawn(DiscreteGaussian("1/2"), 4000, 3).tolist()
-    assert "missing" in fails(assert_noisy, narrow, [0] * 4000, law=Gaussian("1/2"), k=K)
-    assert_noisy(narrow, [0] * 4000, law=DiscreteGaussian("1/2"), k=K)
 
 
 def test_noise_that_a_law_never_gives_fails():
     coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
     values = [1, -1, 0] * 100
-    assert "noise of (4,) is 2" in fails(
-        assert_noisy, [*values[:4], 2, *values[5:]], [0] * 300, law=coin, k=K
-    ).replace("of 4", "of (4,)")
+    assert "is 2, which" in fails(assert_noisy, [*values[:4], 2, *values[5:]], [0] * 300, law=coin, k=K)
     assert "never gives" in fails(assert_noisy, [0.5, *values], [0] * 301, law=DiscreteLaplace(2), k=K)
 
 
 def test_a_check_that_cannot_fail_is_refused():
-    zero = [
-        lambda: assert_noisy(5, 5, tolerance=0),
+    for call in (
         lambda: assert_noisy(6, 5, tolerance=0.0, k=K),
         lambda: assert_noisy({"a": 1, "b": 2}, {"a": 1, "b": 2}, tolerance={"a": 1, "b": 0}),
-        lambda: assert_noisy([1, 2], [1, 2], tolerance=[0, 0]),
         lambda: assert_noisy(
             [1, 2], [1, 2], tolerance=lambda k: complementary_laplace_tolerance(k, 1, 1, rounded=True), k=K
         ),
-    ]
-    for call in zero:
+    ):
         with pytest.raises(ParameterError, match="^tolerance is 0, but must be greater than 0.*law=Laplace"):
             call()
     for tolerance in (math.inf, {"a": math.inf}, lambda k: math.inf):
         with pytest.raises(ParameterError, match="^tolerance is inf, but must be finite"):
             assert_approx_equal({"a": 5}, {"a": 6}, tolerance=tolerance, k=K)
-    for law in (Laplace(2), DiscreteLaplace(2), DiscreteGaussian(2), Pmf({0: "0.9", 1: "0.1"})):
+    for law in (Laplace(2), DiscreteLaplace(2), Pmf({0: "0.9", 1: "0.1"})):
         for n in (1, 10):
             with pytest.raises(RefusalError, match=rf"^{n} values? cannot show at k = 23") as refused:
                 assert_noisy([5] * n, [5] * n, law=law, k=K)
@@ -188,20 +161,17 @@ def test_a_check_that_cannot_fail_is_refused():
             assert_noisy([5] * few, [5] * few, law=law, k=K)
     with pytest.raises(RefusalError, match="values with wider noise"):
         assert_noisy([5] * 99, [5] * 99, law=Pmf({0: 1}), k=K)
-    for options in (dict(tolerance=1), dict(law=Laplace(1), k=K), dict(law=DiscreteLaplace(1), k=K)):
-        with pytest.raises(RefusalError, match="no value to compare"):
-            assert_noisy({}, {}, **options)
+    for nothing in ([], {}, {"a": {}}):
+        for check in (assert_approx_equal, assert_noisy):
+            with pytest.raises(RefusalError, match="no value to compare"):
+                check(nothing, nothing, tolerance=1, k=K)
 
 
 @pytest.mark.parametrize(
     "call",
     [
         lambda: DiscreteLaplace(0),
-        lambda: DiscreteLaplace(10**400),
-        lambda: DiscreteLaplace("1e-400"),
-        lambda: DiscreteGaussian(math.nan),
         lambda: DiscreteGaussian("1e200"),
-        lambda: Pmf(lambda x: 0.5, low=-1, high=0),
         lambda: Pmf(lambda x: [[0.5, 0.5]] * len(x), low=-1, high=0),
         lambda: Pmf(lambda x: np.exp(-np.abs(x) / 2) * math.tanh(1 / 4), low=-100, high=100),
         lambda: Pmf({0: 0.5}),
@@ -209,8 +179,6 @@ def test_a_check_that_cannot_fail_is_refused():
         lambda: Pmf({0.5: 1}),
         lambda: Pmf({}),
         lambda: Pmf(lambda x: x),
-        lambda: Pmf(lambda x: 0.0 * x, low=-1, high=1),
-        lambda: Pmf(lambda x: [1.0], low=-1, high=1),
         lambda: Pmf({0: 1}, low=-1, high=1),
         lambda: Pmf(lambda x: x, low=0, high=10**7),
     ],

@@ -15,11 +15,9 @@ import pytest
 import sfumato as sf
 import sfumato.release.release
 from sfumato.errors import ParameterError
-from sfumato.testing import assert_approx_equal, noise_free, recording, seeded_words
+from sfumato.testing import assert_approx_equal, noise_free, recording
 from sfumato.testing.assertions.noise_assertions import assert_noisy  # noqa: F401
 from sfumato.testing.flakiness import Account, charge, checked_k, log10_sum, running
-
-pytestmark = pytest.mark.long
 
 pytest_plugins = ["pytester"]
 
@@ -40,12 +38,10 @@ def question():
 def run(pytester):
     """Run tests inside, with the plugin as it is installed."""
 
-    def run(source: str, *options: str, apart: bool = False):
+    def run(source: str):
         pytester.makepyfile(START + textwrap.dedent(source))
-        start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        return start(
-            "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "--strict-markers", *options
-        )
+        options = ["-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "--strict-markers"]
+        return pytester.runpytest_inprocess(*options)
 
     return run
 
@@ -55,258 +51,6 @@ def stated(result) -> float:
     found = re.search(r"fails with probability at most \S+ \(10\^(\S+)\)", result.stdout.str())
     assert found
     return float(found.group(1))
-
-
-def test_a_marked_test_divides_its_flakiness(run):
-    result = run("""
-        @pytest.mark.flakiness(k=20)
-        def test_many(flakiness):
-            for _ in range(100):
-                assert_approx_equal([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], law=LAW)
-            assert flakiness.log10_spent <= -20 and flakiness.made == 100
-            assert flakiness.left == pytest.approx(1 / 101)
-        """)
-    result.assert_outcomes(passed=1)
-    assert -20.02 < stated(result) <= -20
-
-
-def test_a_record_needs_neither_spark_nor_beam(run):
-    result = run(
-        """
-        import sys
-        sys.modules["apache_beam"] = sys.modules["pyspark"] = None  # as where they are not installed
-
-        @pytest.mark.flakiness(k=9)
-        def test_one(recorder):
-            release = question().release(epsilon=1)
-            assert_approx_equal(release, recorder[release].truth)
-        """,
-        apart=True,
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_the_session_adds_up_tests_also_those_that_fail(run):
-    result = run("""
-        @pytest.mark.flakiness(k=5, assertions=1)
-        def test_one():
-            assert_approx_equal(1, 1, law=LAW)
-        @pytest.mark.flakiness(k=4, assertions=1)
-        def test_two():
-            assert_approx_equal(1, 1000, law=LAW)
-        def test_three():
-            assert_noisy([1] * 40, [2] * 40, law=LAW, k=4)
-        def test_four():
-            assert_approx_equal(1, 1, tolerance=2)
-        def test_without():
-            pass
-        """)
-    result.assert_outcomes(passed=4, failed=1)
-    assert stated(result) == pytest.approx(math.log10(1e-5 + 2e-4), abs=2e-3)
-    result.stdout.fnmatch_lines(
-        ["4 tests, 4 assertions of noise: *", "  0.0001 *test_t*", "not counted: 1 that * in *test_four"]
-    )
-
-
-def test_nothing_is_said_without_assertions(run):
-    result = run("def test_nothing(): pass")
-    result.assert_outcomes(passed=1)
-    assert "flakiness" not in result.stdout.str()
-
-
-def test_every_instance_of_a_marked_class_gets_its_own(run):
-    result = run("""
-        @pytest.mark.flakiness(k=9, assertions=1)
-        @pytest.mark.parametrize("i", range(10))
-        class TestAll:
-            def test_it(self, i):
-                assert_approx_equal(i, i, law=LAW)
-        """)
-    result.assert_outcomes(passed=10)
-    assert stated(result) == pytest.approx(-8)
-
-
-def test_bad_markers_are_errors_that_say_so(run):
-    bad = ["k=0", "k=-3", "k=float('nan')", "k='x'", "k=True", "23", "k=1, assertions=0", "tolerance=3"]
-    result = run(
-        "".join(f"@pytest.mark.flakiness({a})\ndef test_{i}():\n    pass\n" for i, a in enumerate(bad))
-    )
-    result.assert_outcomes(errors=len(bad))
-    assert len(re.findall("^E .*ParameterError: .* must be", result.stdout.str(), re.M)) == len(bad)
-
-
-def test_the_setting_is_the_default(run, pytester):
-    pytester.makeini("[pytest]\nflakiness_k = 7\n")
-    result = run("""
-        @pytest.mark.flakiness
-        def test_marked(flakiness):
-            assert flakiness.k == 7
-            assert_approx_equal(1, 1, law=LAW)
-        def test_fixture(flakiness):
-            assert flakiness.k == 7
-            assert flakiness(k=9, assertions=2).k == 9
-            assert_approx_equal(1, 1, law=LAW)
-        """)
-    result.assert_outcomes(passed=2)
-    assert stated(result) == pytest.approx(math.log10(1e-7 / 2 + 1e-9 / 2), abs=1e-3)
-
-
-def test_an_assertion_without_any_k_says_what_to_do(run):
-    result = run("def test_it(): assert_approx_equal(1, 1, law=LAW)")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*pass k=23*pytest.mark.flakiness*"])
-
-
-def test_by_hand_for_other_libraries(run):
-    result = run("""
-        @pytest.mark.flakiness(k=20)
-        def test_it(flakiness):
-            tolerance = LAW.tolerance(flakiness.share(partitions=2))
-            assert_approx_equal([1.0, 2.0], [1.5, 2.5], tolerance=tolerance)
-            assert flakiness.unknown == 0
-        """)
-    result.assert_outcomes(passed=1)
-    assert "not counted" not in result.stdout.str()
-    assert stated(result) == pytest.approx(-20 - math.log10(2), abs=0.01)
-
-
-def test_fixtures(run):
-    result = run(
-        """
-        def test_seeded(seeded_words):
-            from sfumato.noise import SeededWords
-            assert repr(seeded_words) == repr(SeededWords("test_fixtures.py::test_seeded"))
-            assert question().release(epsilon=1, unsafe_words=seeded_words).to_arrow().num_rows == 1
-
-        def test_noise_free(noise_free):
-            for _ in range(3):
-                assert question().release(epsilon=0.01).to_arrow().to_pylist() == [{"n": 100, "m": 37.25}]
-
-        def test_noise_is_back():
-            seen = {question().release(epsilon=0.01).to_arrow()["n"][0].as_py() for _ in range(5)}
-            assert len(seen) > 1
-
-        @pytest.mark.flakiness(k=20)
-        def test_recorder(recorder):
-            one, two = question().release(epsilon=1), question().release(epsilon=2)
-            assert two.to_arrow() and one.to_arrow()
-            assert [r.release for r in recorder.releases] == [two, one]
-            assert recorder[one].truth.to_pylist() == [{"n": 100, "m": 37.25}] == recorder[0].kept.to_pylist()
-            assert_approx_equal(one, recorder[one].truth)
-            other = question().release(epsilon=1)
-            with pytest.raises(ValueError, match="below 2"):
-                recorder[5]
-            assert recorder[other].kept.num_rows == 1
-
-        def test_recorder_of_private_groups(recorder):
-            table = pa.table({"id": range(1010), "g": ["a"] * 1000 + ["b"] * 10})
-            release = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units()).release(
-                epsilon=0.5, delta="1e-9")
-            assert release.to_arrow()["g"].to_pylist() == ["a"]
-            assert recorder[release].truth.to_pylist() == [{"g": "a", "u": 1000}, {"g": "b", "u": 10}]
-            assert recorder[release].kept.to_pylist() == [{"g": "a", "u": 1000}]
-            assert_approx_equal(release, recorder[release].truth, k=9)
-        """,
-        apart=True,
-    )
-    result.assert_outcomes(passed=5)
-
-
-def test_noise_free_selection_shows_what_is_more_likely_shown():
-    for selection in ("truncated_geometric", "laplace", "gaussian"):
-        counts = {i: i for i in range(1, 120)}
-        table = pa.table({"id": range(sum(counts)), "g": [g for g, n in counts.items() for _ in range(n)]})
-        question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
-        with noise_free():
-            release = question.release(epsilon=1, delta="1e-6", group_selection=selection)
-        threshold = release.plan.selection.expected_threshold
-        assert release.to_arrow()["g"].to_pylist() == list(range(threshold, 120))
-
-
-@pytest.mark.noise_cannot_matter("what is compared has none")
-@pytest.mark.parametrize("keys", [[1, 2], None], ids=["public", "private"])
-def test_k_norm_noise_is_left_out_and_the_truth_is_told(keys):
-    table = pa.table({"id": range(80), "g": [1, 2] * 40, "x": [3.0] * 80})
-    grouped = (
-        sf.scan(table, privacy_unit="id").group_by("g", keys=keys)
-        if keys
-        else (sf.scan(table, privacy_unit="id").group_by("g"))
-    )
-    question = grouped.bound(groups=1 if keys is None else 2, rows=2).agg(
-        n=sf.count(), u=sf.count_units(), s=sf.sum("x", lower=0, upper=10, per="row")
-    )
-    options = {"epsilon": 2, "delta": 1e-6, "noise": "k_norm"}
-    truth = {"g": [1, 2], "n": [40, 40], "u": [40, 40], "s": [120.0, 120.0]}
-    with noise_free():
-        release = question.release(**options)
-    assert release.to_arrow().to_pydict() == truth
-    with recording() as recorder:
-        noisy = question.release(**options)
-        assert recorder[noisy].truth.to_pydict() == truth
-
-
-REFUSED = """
-import sfumato.testing as t
-from sfumato.errors import RefusalError
-from sfumato.testing.recorder import NoiselessWords
-tries = [lambda: t.seeded_words(1), NoiselessWords, lambda: t.noise_free().__enter__(), lambda: t.recording().__enter__()]
-for attempt in tries:
-    try:
-        attempt()
-    except RefusalError as error:
-        print("refused:", error)
-    else:
-        print("done")
-"""
-
-
-def test_outside_of_tests_all_is_refused():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", REFUSED],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={"PYTEST_CURRENT_TEST": "x"},
-    )
-    told = done.stdout.splitlines()
-    assert len(told) == 4
-    assert all(line.startswith("refused: ") and "no pytest test is running" in line for line in told)
-
-
-def test_while_pytest_collects_all_is_refused(pytester):
-    pytester.makepyfile("from sfumato.testing import seeded_words\nseeded_words(1)\ndef test_it(): pass\n")
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*RefusalError: seeded words: refused*"])
-
-
-def test_tools_work_in_a_test_without_fixtures():
-    assert seeded_words(1).take(1) == seeded_words(1).take(1)
-    with noise_free(), recording() as recorder:
-        assert recorder.releases == []
-
-
-def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
-    """A run of its own, warnings as errors, in a project that knows nothing of this package."""
-    pytester.makepyfile("""
-        import sys
-        def test_loaded():
-            heavy = {"duckdb", "pyarrow", "scipy", "pandas", "polars", "dp_accounting", "sfumato.query"}
-            assert not heavy & set(sys.modules)
-        """)
-    result = pytester.runpytest_subprocess("-W", "error", "--strict-markers", "--strict-config")
-    result.assert_outcomes(passed=1)
-    assert "flakiness" not in result.stdout.str()
-    pytester.runpytest_subprocess("-W", "error", "-p", "no:sfumato", "--collect-only").assert_outcomes()
-
-
-def test_markers_and_fixtures_are_listed(pytester):
-    pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(
-        ["@pytest.mark.flakiness(k=23, assertions=None, because=None): *"]
-    )
-    listed = pytester.runpytest_subprocess("--fixtures").stdout.str()
-    for name in ("flakiness", "seeded_words", "noise_free", "recorder"):
-        assert re.search(rf"^{name} -- ", listed, re.M)
 
 
 # Accounts.
@@ -329,14 +73,11 @@ def test_declared_and_shared_together():
         account.charge(6)
     with pytest.raises(ParameterError, match="before the first assertion"):
         account(k=3)
-
-
-def test_a_declared_k_may_take_all():
-    account = Account("t", k=23)
-    account.charge(23)
-    assert account.left == pytest.approx(0, abs=1e-9)
+    whole = Account("t", k=23)
+    whole.charge(23)
+    assert whole.left == pytest.approx(0, abs=1e-9)
     with pytest.raises(ParameterError):
-        account.charge(24)
+        whole.charge(24)
 
 
 def test_a_planned_number_is_held():
@@ -350,7 +91,7 @@ def test_a_planned_number_is_held():
 def test_small_numbers():
     assert log10_sum(-400, -400) == pytest.approx(-400 + math.log10(2))
     assert log10_sum(-math.inf, -3) == -3 and log10_sum(0, -5000) == 0
-    for k in (0, -1, math.nan, math.inf, "a", None, True):
+    for k in (0, math.nan, math.inf, "a", None, True):
         with pytest.raises(ParameterError, match="^k is"):
             checked_k(k)
     with running(Account("t")), pytest.raises(ParameterError, match="pass k=23"):
@@ -358,36 +99,65 @@ def test_small_numbers():
     assert_approx_equal(1, 1, tolerance=0, k=3000)
 
 
-# Fresh noise.
+# Tests and runs.
 
 
 @pytest.mark.flakiness(k=12, because="one test inside compares at 10^-13")
-def test_a_test_that_met_noise_and_states_nothing_is_told(run):
-    result = run(
-        """
-        def test_quiet():
-            LAW.rounded(3, SeededWords(1))
-        def test_loud():
-            LAW.rounded(3)
+def test_a_run_adds_up_what_its_tests_state(run, pytester):
+    """Tests that fail too; and with a reason, what the whole test states in place of its assertions."""
+    pytester.makeini("[pytest]\nflakiness_k = 7\n")
+    result = run("""
+        @pytest.mark.flakiness(k=20)
+        def test_many(flakiness):
+            for _ in range(100):
+                assert_approx_equal([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], law=LAW)
+            assert flakiness.log10_spent <= -20 and flakiness.made == 100
+            assert flakiness.left == pytest.approx(1 / 101)
+        @pytest.mark.flakiness(k=4, assertions=1)
+        def test_fails():
+            assert_approx_equal(1, 1000, law=LAW)
+        def test_declared():
+            assert_noisy([1] * 40, [2] * 40, law=LAW, k=4)
+        def test_nobody_knows():
+            assert_approx_equal(1, 1, tolerance=2)
+        def test_without():
+            pass
+        @pytest.mark.flakiness(k=9, assertions=1)
+        @pytest.mark.parametrize("i", range(10))
+        class TestAll:
+            def test_it(self, i):
+                assert_approx_equal(i, i, law=LAW)
+        @pytest.mark.flakiness
+        def test_of_the_setting(flakiness):
+            assert flakiness.k == 7
+            assert_approx_equal(1, 1, law=LAW)
+        def test_by_hand(flakiness):
+            tolerance = LAW.tolerance(flakiness(k=20).share(partitions=2))
+            assert_approx_equal([1.0, 2.0], [1.5, 2.5], tolerance=tolerance)
+            assert flakiness.unknown == 0
+        def test_says_what_to_do():
+            with pytest.raises(ValueError, match="pass k=23.*pytest.mark.flakiness"):
+                assert_approx_equal(1, 1, law=LAW)
         @pytest.mark.flakiness(k=12, because="a reason")
         def test_stated():
-            LAW.rounded(3)
+            assert_approx_equal(LAW.rounded(3), [0, 0, 0], law=LAW, k=13)
+            assert_approx_equal(1, 1, tolerance=3)
         @pytest.mark.noise_cannot_matter("it looks at the shape")
         def test_harmless():
             assert LAW.rounded(3).shape == (3,)
-        def test_counted():
-            assert_approx_equal(LAW.rounded(3), [0, 0, 0], law=LAW, k=13)
-        """
-    )
-    result.assert_outcomes(passed=5)
-    assert stated(result) == pytest.approx(math.log10(1.1e-12), abs=2e-3)
-    result.stdout.fnmatch_lines(
-        ["4 tests, 1 assertions *", "  0 1 of them *", "not counted: 1 that * in *test_loud"]
-    )
+            assert_approx_equal(1, 1, law=LAW, k=1)
+        def test_loud():
+            LAW.rounded(3)
+        """)
+    result.assert_outcomes(passed=20, failed=1)
+    assert stated(result) == pytest.approx(math.log10(2e-4 + 1e-8 + 1e-7 / 2), abs=1e-3)
+    lines = ["* assertions of noise: *", "  0.0001 *test_*", "  0 1 of them *", "not counted: 2 that *"]
+    result.stdout.fnmatch_lines(lines)
 
 
 @pytest.mark.noise_cannot_matter("no test inside looks at its noise")
-def test_with_a_setting_such_a_test_fails(run, pytester):
+def test_with_a_setting_a_test_that_met_noise_and_states_nothing_fails(run, pytester):
+    """Noise of a fixture is met by each test that uses it, in any order."""
     pytester.makeini("[pytest]\nflakiness_run_k = 9\n")
     result = run(
         """
@@ -406,16 +176,6 @@ def test_with_a_setting_such_a_test_fails(run, pytester):
             question().release(epsilon=1, unsafe_words=seeded_words).to_arrow()
         def test_noise_free(noise_free):
             question().release(epsilon=1).to_arrow()
-        """
-    )
-    result.assert_outcomes(passed=2, failed=4, skipped=1)
-    assert len(re.findall("^this test met noise and does not say", result.stdout.str(), re.M)) == 3
-
-
-@pytest.mark.noise_cannot_matter("no test inside looks at its noise")
-def test_noise_of_a_fixture_is_met_by_each_test_that_uses_it_in_any_order(run, pytester):
-    pytester.makeini("[pytest]\nflakiness_run_k = 9\n")
-    source = """
         @pytest.fixture(scope="module")
         def drawn():
             return LAW.rounded(3)
@@ -426,22 +186,9 @@ def test_noise_of_a_fixture_is_met_by_each_test_that_uses_it_in_any_order(run, p
         def test_second(drawn): pass
         def test_third(): pass
         """
-    run(source).assert_outcomes(passed=1, failed=2)
-
-
-def test_what_a_marker_says_of_the_whole_test_stands_for_its_assertions(run):
-    result = run("""
-        @pytest.mark.flakiness(k=7, because="a reason")
-        def test_stated():
-            assert_approx_equal(1, 1, law=LAW)
-            assert_approx_equal(1, 1, tolerance=3)
-        @pytest.mark.noise_cannot_matter("the values are written here")
-        def test_harmless():
-            assert_approx_equal(1, 1, law=LAW, k=1)
-            assert_approx_equal(1, 1, tolerance=3)
-        """)
-    result.assert_outcomes(passed=2)
-    assert stated(result) == -7 and "not counted" not in result.stdout.str()
+    )
+    result.assert_outcomes(passed=3, failed=6, skipped=1)
+    assert len(re.findall("^this test met noise and does not say", result.stdout.str(), re.M)) == 5
 
 
 def test_a_run_of_more_than_the_setting_fails(run, pytester):
@@ -455,9 +202,131 @@ def test_a_run_of_more_than_the_setting_fails(run, pytester):
     few.stdout.fnmatch_lines(["FAILED: the setting flakiness_run_k asks for at most 10^-9"])
 
 
-def test_a_reason_is_asked_for(run):
-    bad = ["noise_cannot_matter", "noise_cannot_matter()", "noise_cannot_matter('')", "noise_cannot_matter(3)",
-           "noise_cannot_matter(why='x')", "flakiness(k=9, because=' ')", "flakiness(k=9, because=None)"]  # fmt: skip
+def test_bad_markers_are_errors_that_say_so(run):
+    bad = ["k=0", "k='x'", "k=True", "23", "k=1, assertions=0", "tolerance=3", "k=9, because=' '"]
+    bad = [f"flakiness({a})" for a in bad]
+    bad += [f"noise_cannot_matter{a}" for a in ("", "('')", "(3)", "(why='x')")]
     result = run("".join(f"@pytest.mark.{a}\ndef test_{i}():\n    pass\n" for i, a in enumerate(bad)))
     result.assert_outcomes(errors=len(bad))
     assert len(re.findall("^E .*ParameterError: .* must be", result.stdout.str(), re.M)) == len(bad)
+
+
+@pytest.mark.long
+def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
+    """A run of its own, warnings as errors, in a project that knows nothing of this package."""
+    pytester.makepyfile("""
+        import sys
+        def test_loaded():
+            heavy = {"duckdb", "pyarrow", "scipy", "pandas", "polars", "dp_accounting", "sfumato.query"}
+            assert not heavy & set(sys.modules)
+        """)
+    result = pytester.runpytest_subprocess("-W", "error", "--strict-markers", "--strict-config")
+    result.assert_outcomes(passed=1)
+    assert "flakiness" not in result.stdout.str()
+    pytester.runpytest_subprocess("-W", "error", "-p", "no:sfumato", "--collect-only").assert_outcomes()
+    # While pytest collects, no test is running.
+    pytester.makepyfile("from sfumato.testing import seeded_words\nseeded_words(1)\ndef test_it(): pass\n")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*RefusalError: seeded words: refused*"])
+    # A record needs neither Spark nor Beam.
+    pytester.makepyfile(
+        "import sys\nsys.modules['apache_beam'] = sys.modules['pyspark'] = None\ndef test_it(recorder): pass\n"
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+# Fixtures.
+
+
+@pytest.mark.flakiness(
+    k=13, because="a group of 10 units is shown, or one of 1,000 hidden; and an assertion inside"
+)
+def test_fixtures(run):
+    result = run(
+        """
+        def test_seeded(seeded_words):
+            assert repr(seeded_words) == repr(SeededWords("test_fixtures.py::test_seeded"))
+            assert question().release(epsilon=1, unsafe_words=seeded_words).to_arrow().num_rows == 1
+
+        def test_noise_free(noise_free):
+            for _ in range(3):
+                assert question().release(epsilon=0.01).to_arrow().to_pylist() == [{"n": 100, "m": 37.25}]
+
+        def test_noise_is_back():
+            seen = {question().release(epsilon=0.01).to_arrow()["n"][0].as_py() for _ in range(9)}
+            assert len(seen) > 1
+
+        @pytest.mark.flakiness(k=20)
+        def test_recorder(recorder):
+            one, two = question().release(epsilon=1), question().release(epsilon=2)
+            assert two.to_arrow() and one.to_arrow()
+            assert [r.release for r in recorder.releases] == [two, one]
+            assert recorder[one].truth.to_pylist() == [{"n": 100, "m": 37.25}] == recorder[0].kept.to_pylist()
+            assert_approx_equal(one, recorder[one].truth)
+            with pytest.raises(ValueError, match="below 2"):
+                recorder[5]
+
+        def test_recorder_of_private_groups(recorder):
+            table = pa.table({"id": range(1010), "g": ["a"] * 1000 + ["b"] * 10})
+            release = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units()).release(
+                epsilon=0.5, delta="1e-15")
+            assert release.to_arrow()["g"].to_pylist() == ["a"]
+            assert recorder[release].truth.to_pylist() == [{"g": "a", "u": 1000}, {"g": "b", "u": 10}]
+            assert recorder[release].kept.to_pylist() == [{"g": "a", "u": 1000}]
+            assert_approx_equal(release, recorder[release].truth, k=15)
+        """
+    )
+    result.assert_outcomes(passed=5)
+
+
+def test_noise_free_selection_shows_what_is_more_likely_shown():
+    counts = {i: i for i in range(1, 120)}
+    table = pa.table({"id": range(sum(counts)), "g": [g for g, n in counts.items() for _ in range(n)]})
+    question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    for selection in ("truncated_geometric", "laplace", "gaussian"):
+        with noise_free():
+            release = question.release(epsilon=1, delta="1e-6", group_selection=selection)
+        threshold = release.plan.selection.expected_threshold
+        assert release.to_arrow()["g"].to_pylist() == list(range(threshold, 120))
+
+
+@pytest.mark.noise_cannot_matter("what is compared has none")
+@pytest.mark.parametrize("keys", [[1, 2], None], ids=["public", "private"])
+def test_k_norm_noise_is_left_out_and_the_truth_is_told(keys):
+    table = pa.table({"id": range(80), "g": [1, 2] * 40, "x": [3.0] * 80})
+    grouped = sf.scan(table, privacy_unit="id").group_by("g", keys=keys)
+    question = grouped.bound(groups=1 if keys is None else 2, rows=2).agg(
+        n=sf.count(), u=sf.count_units(), s=sf.sum("x", lower=0, upper=10, per="row")
+    )
+    options = {"epsilon": 2, "delta": 1e-6, "noise": "k_norm"}
+    truth = {"g": [1, 2], "n": [40, 40], "u": [40, 40], "s": [120.0, 120.0]}
+    with noise_free():
+        assert question.release(**options).to_arrow().to_pydict() == truth
+    with recording() as recorder:
+        assert recorder[question.release(**options)].truth.to_pydict() == truth
+
+
+REFUSED = """
+import sfumato.testing as t
+from sfumato.errors import RefusalError
+from sfumato.testing.recorder import NoiselessWords
+tries = [lambda: t.seeded_words(1), NoiselessWords, lambda: t.noise_free().__enter__(), lambda: t.recording().__enter__()]
+for attempt in tries:
+    try:
+        attempt()
+    except RefusalError as error:
+        print("refused:", error)
+    else:
+        print("done")
+"""
+
+
+def test_outside_of_tests_all_is_refused():
+    command = [sys.executable, "-W", "error", "-c", REFUSED]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={"PYTEST_CURRENT_TEST": "x"}
+    )
+    told = done.stdout.splitlines()
+    assert len(told) == 4
+    assert all(line.startswith("refused: ") and "no pytest test is running" in line for line in told)

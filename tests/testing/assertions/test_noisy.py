@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -11,6 +12,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
+from scipy.optimize import bisect
 
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
@@ -24,6 +27,7 @@ from tests.support.changed_plans import scaled, without_certificate
 K = 23
 pytestmark = pytest.mark.noise_cannot_matter("all noise is written here, or drawn from seeded words")
 LAWS = {"laplace": Laplace, "gaussian": Gaussian}
+LONG = pytest.mark.long
 
 
 def text_of(call, *args, **options) -> str:
@@ -66,17 +70,13 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("one", TABLES)
-@pytest.mark.parametrize("other", TABLES)
-def test_tables_of_all_kinds_by_group_key(one, other):
-    assert_approx_equal(TABLES[one], TABLES[other], tolerance=0, keys=["year", "sex"])
-    text = text_of(assert_noisy, TABLES[one], TABLES[other], tolerance=1e-9, keys=["year", "sex"])
-    assert "4 of 4" in text and "(1992, None) mean" in text
-
-
-def test_the_order_of_groups_does_not_matter():
-    turned = {k: v[::-1] for k, v in ROWS.items()}
-    assert_approx_equal(pa.table(ROWS), pd.DataFrame(turned), tolerance=0, keys=["year", "sex"])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_all_kinds_by_group_key(name):
+    turned = pa.table({k: v[::-1] for k, v in ROWS.items()})
+    for one, other in ((TABLES[name], turned), (turned, TABLES[name])):
+        assert_approx_equal(one, other, tolerance=0, keys=["year", "sex"])
+        text = text_of(assert_noisy, one, other, tolerance=1e-9, keys=["year", "sex"])
+        assert "4 of 4" in text and "(1992, None) mean" in text
 
 
 def test_tolerances_by_group_by_output_and_by_k():
@@ -115,86 +115,59 @@ def test_missing_and_extra_groups_are_told_apart():
     assert "missing, in raw alone: 'b'" in text_of(assert_noisy, {}, {"b": 1}, tolerance=1)
 
 
-def test_long_messages_are_cut():
-    text = text_of(assert_approx_equal, [0] * 1000, [9] * 1000, tolerance=1)
-    assert "1000 of 1000 values are off" in text and "and 980 more" in text and len(text.splitlines()) == 22
-
-
-@pytest.mark.parametrize("value, said", [(math.nan, "nan"), (math.inf, "inf"), (None, "missing")])
-@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
-def test_values_that_no_tolerance_admits(call, value, said):
-    assert f"'a': {said}, which no tolerance admits" in text_of(call, {"a": value}, {"a": 1.0}, tolerance=1e9)
-    assert f"'a': {said}" in text_of(call, {"a": value}, {"a": 1.0}, law=Laplace(1), k=K)
-
-
 MISMATCHES = [
-    ([1, 2, 3], [1, 2], r"array of shape \(3,\), expected a array of shape \(2,\)"),
-    (np.zeros((2, 3)), np.zeros((3, 2)), r"shape \(2, 3\).*\(3, 2\)"),
+    ([1, 2, 3], [1, 2], "expected a array of shape"),
+    (np.zeros((2, 3)), np.zeros((3, 2)), "shape"),
     (1.0, [1.0], "actual is a number"),
     ([1.0], {"a": 1.0}, "expected a mapping"),
     ({"a": {"n": 1}}, {"a": {"m": 1}}, "expected has m, which actual lacks"),
     ({"a": {"n": 1}, "b": {"m": 1}}, {"a": {"n": 1}, "b": {"n": 1}}, "actual has no n for 'b'"),
     ([{"g": 1, "n": 2}, {"g": 1, "n": 2}], {1: {"n": 2}}, "actual has groups twice: 1"),
+    ({"a": math.nan}, {"a": 1.0}, "'a': nan, which no tolerance admits"),
+    ({"a": None}, {"a": 1.0}, "'a': missing, which no tolerance admits"),
+    ({"a": 1}, {}, "extra"),
 ]
 
 
 @pytest.mark.parametrize("actual, expected, said", MISMATCHES)
-def test_shapes_that_do_not_match(actual, expected, said):
-    import re
+def test_what_does_not_match_fails(actual, expected, said):
+    for call in (assert_approx_equal, assert_noisy):
+        text = text_of(call, actual, expected, tolerance=1, keys=["g"])
+        assert said.replace("expected", "raw" if call is assert_noisy else "expected") in text
 
-    assert re.search(said, text_of(assert_approx_equal, actual, expected, tolerance=1, keys=["g"]))
+
+BAD = [dict(tolerance=1, law=Laplace(1)), dict(), dict(tolerance=-1), dict(tolerance="wide"), dict(law="laplace", k=1),
+       dict(law=Laplace(1)), dict(law=Laplace(1), k=math.nan), dict(tolerance=1, k=0)]  # fmt: skip
 
 
-BAD = [
-    dict(tolerance=1, law=Laplace(1)),
-    dict(),
-    dict(tolerance=-1),
-    dict(tolerance=math.nan),
-    dict(tolerance="wide"),
-    dict(law="laplace", k=1),
-    dict(law=Laplace(1)),
-    *(dict(law=Laplace(1), k=k) for k in (0, -1, math.nan, math.inf, "x", True)),
-    *(dict(tolerance=1, k=k) for k in (0, math.nan)),
-]
+def test_bad_input_is_named():
+    for call in (assert_approx_equal, assert_noisy):
+        for options in BAD:
+            with pytest.raises(ParameterError, match="^(k|tolerance|law) is"):
+                call([1.0], [2.0], **options)
+    for expected in (math.nan, None):
+        with pytest.raises(ParameterError, match="expected of 'a' value is"):
+            assert_approx_equal({"a": 1}, {"a": expected}, tolerance=1)
+    for keys in (None, ["month"]):
+        with pytest.raises(ParameterError, match="keys is"):
+            assert_approx_equal(TABLES["arrow"], TABLES["arrow"], tolerance=1, keys=keys)
 
 
 @pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
-@pytest.mark.parametrize("options", BAD)
-def test_bad_input_is_named(call, options):
-    with pytest.raises(ParameterError, match="^(k|tolerance|law) is"):
-        call([1.0], [2.0], **options)
-
-
-def test_bad_values_are_named():
-    for expected in (math.nan, None, math.inf):
-        with pytest.raises(ParameterError, match="expected of 'a' value is"):
-            assert_approx_equal({"a": 1}, {"a": expected}, tolerance=1)
-    with pytest.raises(ParameterError, match="keys is None"):
-        assert_approx_equal(TABLES["arrow"], TABLES["arrow"], tolerance=1)
-    with pytest.raises(ParameterError, match="keys is"):
-        assert_approx_equal(TABLES["arrow"], TABLES["arrow"], tolerance=1, keys=["month"])
-    with pytest.raises(ParameterError, match="actual is 'abc'"):
-        assert_approx_equal("abc", 1, tolerance=1)
+def test_a_column_that_is_not_expected_is_not_passed_over(call):
+    actual, some = {"a": {"n": 1, "m": 500}}, {"a": {"n": 3}}
+    said = text_of(call, actual, some, tolerance=2)
+    assert "lacks m, which actual has" in said and "columns=['n']" in said
+    call(actual, some, tolerance=2, columns=["n"])
+    call(pa.table({"g": ["a"], "n": [1], "m": [9]}), {"a": {"n": 3}}, tolerance=2, columns="n", keys=["g"])
+    partly = {"a": {"n": 3, "m": 503}, "b": {"n": 3}}
+    assert "of 'b' lacks m" in text_of(call, {**actual, "b": {"n": 1, "m": 5}}, partly, tolerance=2)
+    for columns in ([], ["n", "o"], 5):
+        with pytest.raises(ParameterError, match="^columns is"):
+            call(actual, {"a": {"n": 3}}, tolerance=2, columns=columns)
 
 
 # As often as stated: single laws.
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", LAWS)
-@pytest.mark.parametrize("scale", [0.3, 3, 4000])
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_failure_rates_of_rounded_noise(kind, scale, k):
-    # Narrow rounded noise is mostly 0: few values do not show whether it is there.
-    law, runs, values = LAWS[kind](scale), 300, 5 if scale >= 3 else 150
-    noisy = law.rounded(runs * values, SeededWords(f"{kind}{scale}{k}")).reshape(runs, values)
-    failed = sum(fails(assert_approx_equal, row.tolist(), [0] * values, law=law, k=k) for row in noisy)
-    p = 10.0**-k
-    each = law.rounded_tolerance(-math.log10(-math.expm1(math.log1p(-p) / values)))
-    true = 1 - (1 - 2 * law.rounded_sf(each)) ** values
-    assert true <= p and abs(failed - runs * true) <= 5 * math.sqrt(runs * true) + 1
-    narrow = sum(fails(assert_noisy, row.tolist(), [0] * values, law=law, k=k) for row in noisy)
-    assert narrow <= runs * p + 5 * math.sqrt(runs * p)
 
 
 def fails(call, *args, **options) -> bool:
@@ -207,31 +180,56 @@ def fails(call, *args, **options) -> bool:
     return False
 
 
-def test_failure_rate_of_real_noise():
-    rng = np.random.default_rng(1)
-    for k in (1, 2):
-        noise = rng.laplace(0, 2, (1000, 4))
-        failed = sum(fails(assert_approx_equal, row, np.zeros(4), law=Laplace(2), k=k) for row in noise)
-        assert abs(failed - 1000 * 10.0**-k) <= 5 * math.sqrt(1000 * 10.0**-k)
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("scale", [pytest.param(0.3, marks=LONG), 3])
+def test_failure_rates_of_rounded_noise(kind, scale):
+    # Narrow rounded noise is mostly 0: few values do not show whether it is there.
+    law, runs, values, p = LAWS[kind](scale), 200, 5 if scale >= 3 else 150, 0.1
+    noisy = law.rounded(runs * values, SeededWords(f"{kind}{scale}")).reshape(runs, values)
+    failed = sum(fails(assert_approx_equal, row.tolist(), [0] * values, law=law, k=1) for row in noisy)
+    each = law.rounded_tolerance(-math.log10(-math.expm1(math.log1p(-p) / values)))
+    true = 1 - (1 - 2 * law.rounded_sf(each)) ** values
+    assert true <= p and abs(failed - runs * true) <= 5 * math.sqrt(runs * true) + 1
+    narrow = sum(fails(assert_noisy, row.tolist(), [0] * values, law=law, k=1) for row in noisy)
+    assert narrow <= runs * p + 5 * math.sqrt(runs * p)
+
+
+def test_each_check_of_a_spread_has_its_part():
+    """A spread that correct noise has with probability 10^-10 fails at k = 9, and passes at 9.6 and more."""
+    n, spread = 100, bisect(lambda s: log10_gamma_deviation(100, 100 * s) + 10, 0.1, 1)
+    sides = np.where(np.arange(n) % 2, spread, -spread)
+    assert "too narrow" in text_of(assert_noisy, sides, np.zeros(n), law=Laplace(1), k=9.3)
+    assert_noisy(sides, np.zeros(n), law=Laplace(1), k=9.5)
+
+
+def test_outputs_of_a_group_share_its_flakiness():
+    table = sf.scan(pa.table({"id": range(9)}), privacy_unit="id")
+    release = released(table.bound(rows=1).agg(n=sf.count(), u=sf.count_units()), epsilon="0.001")
+    shown, law = release.to_arrow().to_pylist()[0], release.plan.laws["units"]
+    reach = law.rounded_tolerance(K + math.log10(2))
+    assert reach > law.rounded_tolerance(K) + 9
+    assert_approx_equal(release, shown | {"u": shown["u"] + reach}, k=K)
+    text_of(assert_approx_equal, release, shown | {"u": shown["u"] + reach + 1}, k=K)
 
 
 # Must fail: 10^-9 of missing the defect at these numbers of values.
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", LAWS)
-@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "rounded"),
+    [
+        ("laplace", True),
+        pytest.param("gaussian", True, marks=LONG),
+        pytest.param("gaussian", False, marks=LONG),
+    ],
+)
 def test_wrong_noise_must_fail(kind, rounded):
     law, n = LAWS[kind](50), 3000
     words = SeededWords(f"{kind}{rounded}")
 
-    def draws(scale):
-        return (LAWS[kind](scale) if rounded else LAWS[kind](scale * 2**30)).rounded(n, words) / (
-            1 if rounded else 2.0**30
-        )
-
     def drawn(scale):
-        return draws(scale).astype(int).tolist() if rounded else draws(scale).tolist()
+        noise = LAWS[kind](scale * (1 if rounded else 2**30)).rounded(n, words)
+        return noise.tolist() if rounded else (noise / 2.0**30).tolist()
 
     truth = [0] * n if rounded else [0.0] * n
     assert_noisy(drawn(50), truth, law=law, k=K)
@@ -245,13 +243,8 @@ def test_wrong_noise_must_fail(kind, rounded):
 
 
 def test_one_value_without_noise_fails_where_noise_is_real():
-    assert "missing" in text_of(assert_noisy, 5.0, 5.0, law=Laplace(2), k=K)
-    assert "missing" in text_of(
-        assert_noisy, 5.0, 5.0, tolerance=lambda k: Laplace(2).complementary_tolerance(k), k=K
-    )
-    # Rounded noise is 0 so often that one value tells nothing.
-    with pytest.raises(RefusalError, match="1 value cannot show at k = 23 that noise is missing"):
-        assert_noisy(5, 5, law=Laplace(2), k=K)
+    for how in (dict(law=Laplace(2)), dict(tolerance=lambda k: Laplace(2).complementary_tolerance(k))):
+        assert "missing" in text_of(assert_noisy, 5.0, 5.0, **how, k=K)
 
 
 def test_bounds_of_many():
@@ -261,7 +254,9 @@ def test_bounds_of_many():
             tail = mpmath.gammainc(shape, 0, total, regularized=True)
             true = float(mpmath.log10(tail if total < shape else 1 - tail))
             assert true <= log10_gamma_deviation(shape, total) <= max(0.7 * true, true + 1.5)
-    assert log10_many(3, 3, 0.5) == pytest.approx(3 * math.log10(0.5))
+    for successes, tries, p in ((3, 3, 0.5), (60, 100, 0.3), (9, 1000, 1e-3)):
+        true = math.log10(stats.binom.sf(successes - 1, tries, p))
+        assert true - 1e-9 <= log10_many(successes, tries, p) <= 0.7 * true
     assert log10_many(1, 100, 0.5) == 0 and log10_many(1, 100, 0.0) == -math.inf
 
 
@@ -308,12 +303,11 @@ def truth_of(question, **options) -> pa.Table:
         return recorder[release].truth
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("noise", LAWS)
-@pytest.mark.parametrize("missing", [False, True])
+@LONG
+@pytest.mark.parametrize(("noise", "missing"), [("laplace", True), ("gaussian", False)])
 def test_a_release_is_near_its_truth_and_noisy(noise, missing):
     question = asked(people(40, 60, missing), 40)
-    for epsilon in (0.2, 5, 500):
+    for epsilon in (0.2, 500):
         release = released(question, epsilon=epsilon, noise=noise)
         truth = truth_of(question, epsilon=epsilon, noise=noise)
         for shape in (truth, truth.to_pandas(), pl.from_arrow(truth), truth.to_pylist()):
@@ -331,38 +325,33 @@ def test_a_release_is_near_its_truth_and_noisy(noise, missing):
                 assert_noisy(release, truth, k=K)
 
 
-RATES = {"few units": (400, 1, 0.3), "some units": (400, 30, 1.0), "hardly any noise": (400, 5, 60.0)}
+RATES = [("laplace", True, 30, 1.0), pytest.param("gaussian", False, 1, 0.3, marks=LONG),
+         pytest.param("laplace", False, 5, 60.0, marks=LONG)]  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("noise", LAWS)
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("regime", RATES)
-def test_failure_rates_of_each_output(noise, missing, regime):
+@pytest.mark.parametrize(("noise", "missing", "units", "epsilon"), RATES)
+def test_failure_rates_of_each_output(noise, missing, units, epsilon):
     """Each output of each group fails at most as often as its k says, and where the law is exact, as often."""
-    groups, units, epsilon = RATES[regime]
+    groups = 300
     question = asked(people(groups, units, missing), groups)
-    release = released(question, epsilon=epsilon, noise=noise, seed=repr((noise, missing, regime)))
-    cells, truth = (
-        ReleasedCells(release),
-        {r["g"]: r for r in truth_of(question, epsilon=epsilon, noise=noise).to_pylist()},
-    )
-    for k in (1.0, 2.0, 3.0):
-        for output in "nucsrmvd":
-            failed = 0
-            for (g,), row in cells.cells.values.items():
-                expected = {o: float(truth[g][o]) for o in ("m", output)}
-                judged = cells.tolerance_for((g,), output, expected, row[output], k)
-                out = abs(row[output] - truth[g][output]) > judged.tolerance
-                failed += out
-                # What is off is improbable.
-                assert not out or judged.log10_probability <= -k + 0.05, (output, judged)
-            allowed = groups * 10**-k
-            assert failed <= allowed + 5 * math.sqrt(allowed), (output, k)
-            if output in "us" and regime == "some units":
-                law = cells.plan.laws[cells.estimates[output].coordinates[0]]
-                exact = groups * 2 * law.rounded_sf(law.rounded_tolerance(k)) if output == "u" else allowed
-                assert failed >= exact - 5 * math.sqrt(exact) - 1
+    release = released(question, epsilon=epsilon, noise=noise, seed=repr((noise, missing, units)))
+    truth = {r["g"]: r for r in truth_of(question, epsilon=epsilon, noise=noise).to_pylist()}
+    cells = ReleasedCells(release)
+    for k, output in product((1.0, 2.0), "nucsrmvd"):
+        failed = 0
+        for (g,), row in cells.cells.values.items():
+            expected = {o: float(truth[g][o]) for o in ("m", output)}
+            judged = cells.tolerance_for((g,), output, expected, row[output], k)
+            out = abs(row[output] - truth[g][output]) > judged.tolerance
+            failed += out
+            # What is off is improbable.
+            assert not out or judged.log10_probability <= -k + 0.05, (output, judged)
+        allowed = groups * 10**-k
+        assert failed <= allowed + 5 * math.sqrt(allowed), (output, k)
+        if output in "us" and units == 30:
+            law = cells.plan.laws[cells.estimates[output].coordinates[0]]
+            exact = groups * 2 * law.rounded_sf(law.rounded_tolerance(k)) if output == "u" else allowed
+            assert failed >= exact - 5 * math.sqrt(exact) - 1
 
 
 def tampered(question, factor: float, **options):
@@ -376,50 +365,29 @@ def tampered(question, factor: float, **options):
     return release
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("noise", LAWS)
-def test_releases_with_wrong_noise_must_fail(noise):
-    groups = 1000 if noise == "laplace" else 500
+@LONG
+@pytest.mark.parametrize(("noise", "groups"), [("laplace", 1000), ("gaussian", 500)])
+def test_releases_with_wrong_noise_must_fail(noise, groups):
     question = asked(people(groups, 60), groups)
     truth = truth_of(question, noise=noise)
     assert_noisy(tampered(question, 1.0, noise=noise), truth, k=K)
     assert "too narrow" in text_of(assert_noisy, tampered(question, 0.7, noise=noise), truth, k=K)
     assert "too wide" in text_of(assert_noisy, tampered(question, 1.4, noise=noise), truth, k=K)
-    assert "too narrow" in text_of(assert_noisy, tampered(question, 0.1, noise=noise), truth, k=K)
     assert "off" in text_of(assert_approx_equal, tampered(question, 100.0, noise=noise), truth, k=K)
 
 
-@pytest.mark.parametrize("noise", LAWS)
-@pytest.mark.parametrize("output", "nucsrmvd")
-def test_a_swapped_group_must_fail(noise, output):
+@pytest.mark.parametrize("noise", ["laplace", pytest.param("gaussian", marks=LONG)])
+def test_a_swapped_group_must_fail(noise):
     """Each output by itself tells two groups apart that were exchanged."""
-    ids = list(range(4000))
-    side = [i % 4 == 0 for i in ids]
-    table = pa.table({"id": ids, "g": ["a" if s else "b" for s in side], "x": [9.0 - (i % 2) if s else i % 9 - 5.0 for i, s in enumerate(side)],
+    side = [i % 4 == 0 for i in range(4000)]
+    table = pa.table({"id": range(4000), "g": [0 if s else 1 for s in side], "x": [9.0 - (i % 2) if s else i % 9 - 5.0 for i, s in enumerate(side)],
                       "n": [3 if s else 4 for s in side]})  # fmt: skip
-    chosen = sf.scan(table, privacy_unit="id").group_by("g", keys=["a", "b"])
-    question = asked_of(chosen)
-    release, (a, b) = (
-        released(question, noise=noise, epsilon=20),
-        truth_of(question, noise=noise, epsilon=20).to_pylist(),
-    )
-    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K, columns=[output])
-    text = text_of(
-        assert_approx_equal,
-        release,
-        {"a": {output: b[output]}, "b": {output: a[output]}},
-        k=K,
-        columns=[output],
-    )
-    assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
-
-
-def asked_of(chosen):
-    return chosen.bound(groups=1, rows=2).agg(
-        n=sf.count(), u=sf.count_units(), c=sf.count("x"), s=sf.sum("n", lower=0, upper=8),
-        r=sf.sum("x", lower=-5, upper=10, per="row"), m=sf.mean("x", lower=-5, upper=10),
-        v=sf.variance("x", lower=-5, upper=10), d=sf.stddev("x", lower=-5, upper=10),
-    )  # fmt: skip
+    question, options = asked(sf.scan(table, privacy_unit="id"), 2), {"noise": noise, "epsilon": 20}
+    release, (a, b) = released(question, **options), truth_of(question, **options).to_pylist()
+    for o in "nucsrmvd":
+        assert_approx_equal(release, {0: {o: a[o]}, 1: {o: b[o]}}, k=K, columns=[o])
+        text = text_of(assert_approx_equal, release, {0: {o: b[o]}, 1: {o: a[o]}}, k=K, columns=[o])
+        assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
 
 
 def test_a_wrong_bound_in_a_question_must_fail():
@@ -429,16 +397,6 @@ def test_a_wrong_bound_in_a_question_must_fail():
     assert_approx_equal(release, {"m": 5.0}, k=K)
     assert_approx_equal(release, 5.0, k=K)
     assert "off by -3.5" in text_of(assert_approx_equal, release, {"m": 8.5}, k=K)
-
-
-def test_groups_of_a_release():
-    question = asked(people(3, 60), 3)
-    release, truth = released(question), truth_of(question).to_pylist()
-    text = text_of(assert_approx_equal, release, truth[:2], k=K)
-    assert "extra, in actual alone: 2" in text
-    text = text_of(assert_approx_equal, release, [*truth, truth[0] | {"g": 9}], k=K)
-    assert "missing, in expected alone: 9" in text
-    assert "twice" in text_of(assert_approx_equal, release, [*truth, truth[0]], k=K)
 
 
 @pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])
@@ -466,95 +424,37 @@ def selected_away(plan, units: int, seed: int) -> bool:
 
 
 def test_noise_that_decided_about_groups_is_not_judged_where_groups_are_missing():
-    counts = {g: 20 if g % 2 else 3000 for g in range(200)}
-    table = pa.table(
-        {"id": range(sum(counts.values())), "g": [g for g, n in counts.items() for _ in range(n)]}
-    )
-    question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
-    release = released(question, group_selection="laplace", epsilon=0.5, delta="1e-6")
+    counts = {g: 20 if g % 2 else 3000 for g in range(20)}
+    names = [g for g, n in counts.items() for _ in range(n)]
+    people = sf.scan(pa.table({"id": range(len(names)), "g": names}), privacy_unit="id").group_by("g")
+    release = released(people.bound(groups=1).agg(u=sf.count_units()), group_selection="laplace", epsilon=0.5)
     with pytest.raises(RefusalError, match="no output here shows its noise"):
         assert_noisy(release, counts, k=K)
-    large = {g: n for g, n in counts.items() if n == 3000}
-    plain = released(question, group_selection="laplace", epsilon=0.5, delta="1e-6", seed=5)
-    assert "extra" in text_of(assert_noisy, plain, large, k=K) or plain.to_arrow().num_rows == 100
-
-
-def test_quantiles_are_refused_without_a_tolerance():
-    table = sf.scan(pa.table({"id": range(900), "x": [float(i % 30) for i in range(900)]}), privacy_unit="id")
-    release = released(
-        table.bound(rows=1).agg(n=sf.count(), q=sf.quantiles("x", [0.5], lower=0, upper=30)), epsilon=20
-    )
-    with pytest.raises(RefusalError, match="q_50 is a quantile"):
-        assert_approx_equal(release, {"n": 900, "q_50": 15.0}, k=K)
-    assert_approx_equal(release, {"n": 900, "q_50": 15.0}, k=K, tolerance={"q_50": 3})
-    assert "q_50" in text_of(
-        assert_approx_equal, release, {"n": 900, "q_50": 25.0}, k=K, tolerance={"q_50": 3}
-    )
-    # Quantiles are passed over; and one count with so little noise shows none that is missing.
-    with pytest.raises(RefusalError, match="^1 value cannot show"):
-        assert_noisy(release, {"n": 900, "q_50": 15.0}, k=K)
-
-
-@pytest.mark.parametrize("nothing", [[], {}, {"a": {}}])
-def test_a_check_that_compares_nothing_is_refused(nothing):
-    for check in (assert_approx_equal, assert_noisy):
-        with pytest.raises(RefusalError, match="no value to compare"):
-            check(nothing, nothing, tolerance=1, k=K)
-    with pytest.raises(AssertionError):
-        assert_approx_equal({"a": 1}, {}, tolerance=1, k=K)
 
 
 def test_what_does_not_fit_a_release_is_named(tmp_path):
-    question = asked(people(3, 60), 3)
-    release, truth = released(question), truth_of(question)
-    for bad in (
-        dict(law=Laplace(1), k=K),
-        dict(keys=["g"], k=K),
-        dict(tolerance=1, k=K),
-        dict(k=0),
-        dict(k=None),
-    ):
+    table = sf.scan(pa.table({"id": range(900), "x": [float(i % 30) for i in range(900)]}), privacy_unit="id")
+    question = table.bound(rows=1).agg(n=sf.count(), q=sf.quantiles("x", [0.5], lower=0, upper=30))
+    release, truth = released(question, epsilon=20), {"n": 900, "q_50": 15.0}
+    with pytest.raises(RefusalError, match="q_50 is a quantile"):
+        assert_approx_equal(release, truth, k=K)
+    assert_approx_equal(release, truth, k=K, tolerance={"q_50": 3})
+    assert "q_50" in text_of(assert_approx_equal, release, truth | {"q_50": 25.0}, k=K, tolerance={"q_50": 3})
+    assert "lacks q_50" in text_of(assert_approx_equal, release, {"n": 900}, k=K)
+    for bad in (dict(law=Laplace(1), k=K), dict(keys=["g"], k=K), dict(tolerance=1, k=K), dict(k=0), dict()):
         with pytest.raises(ParameterError):
             assert_approx_equal(release, truth, **bad)
-    for expected in (5, {"a": 5}, {0: {"nothing": 1}}, {(0, 1): {"n": 1}}, [1, 2], "x", {0: {"n": math.nan}}):
-        with pytest.raises(ParameterError, match="expected"):
+    for expected in (5, {"a": 5}, {(0, 1): {"n": 1}}, [1, 2], "x", {"n": math.nan}):
+        with pytest.raises(ParameterError):
             assert_approx_equal(release, expected, k=K)
-    with pytest.raises(ParameterError, match="tolerance"):
-        assert_noisy(release, truth, tolerance=1, k=K)
+    grouped = asked(people(2, 9), 2)
+    release, truth = released(grouped), truth_of(grouped).to_pylist()
+    assert "extra, in actual alone: 1" in text_of(assert_approx_equal, release, truth[:1], k=K)
+    assert "missing, in expected alone: 9" in text_of(
+        assert_approx_equal, release, [*truth, truth[0] | {"g": 9}], k=K
+    )
+    assert "twice" in text_of(assert_approx_equal, release, [*truth, truth[0]], k=K)
     streamed = released(question)
     streamed.write(tmp_path / "out.parquet")
     with pytest.raises(RefusalError, match="streamed"):
         assert_approx_equal(streamed, truth, k=K)
-
-
-# What a test says nothing of.
-
-
-@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
-def test_a_column_that_is_not_expected_is_not_passed_over(call):
-    actual, some = {"a": {"n": 1, "m": 500}}, {"a": {"n": 3}}
-    said = text_of(call, actual, some, tolerance=2)
-    name = "expected" if call is assert_approx_equal else "raw"
-    assert f"{name} lacks m, which actual has" in said and "columns=['n']" in said
-    call(actual, some, tolerance=2, columns=["n"])
-    call(pa.table({"g": ["a"], "n": [1], "m": [9]}), {"a": {"n": 3}}, tolerance=2, columns="n", keys=["g"])
-    partly = {"a": {"n": 3, "m": 503}, "b": {"n": 3}}
-    assert f"{name} of 'b' lacks m" in text_of(call, {**actual, "b": {"n": 1, "m": 5}}, partly, tolerance=2)
-
-
-@pytest.mark.parametrize("columns", [[], ["o"], ["n", "o"], "o", 5, [1]])
-@pytest.mark.parametrize("call", [assert_approx_equal, assert_noisy])
-def test_columns_are_those_that_there_are(call, columns):
-    with pytest.raises(ParameterError, match="^columns is"):
-        call({"a": {"n": 1, "m": 5}}, {"a": {"n": 3}}, tolerance=2, columns=columns)
-
-
-def test_of_a_release_every_output_is_expected():
-    question = asked(people(4, 6), 4)
-    release, truth = released(question, noise="laplace"), truth_of(question, noise="laplace")
-    counts = truth.select(["g", "n"])
-    for call in (assert_approx_equal, assert_noisy):
-        assert "lacks u, " in text_of(call, release, counts, k=K)
-    assert_approx_equal(release, counts, k=K, columns=["n"])
-    with pytest.raises(ParameterError, match="^columns is"):
-        assert_approx_equal(release, counts, k=K, columns=["visits"])

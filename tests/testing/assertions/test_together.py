@@ -24,6 +24,7 @@ from tests.support.changed_plans import scaled, without_certificate
 from .test_noisy import text_of
 
 K = 9
+LONG = pytest.mark.long
 pytestmark = pytest.mark.noise_cannot_matter("all noise is drawn from seeded words")
 # Groups, the most groups of a unit, whether groups are public; and the noise that a plan then has.
 KINDS = {
@@ -72,11 +73,7 @@ ALL = {
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "joint",
-        "private",
-        pytest.param("of each group", marks=pytest.mark.long),
-    ],
+    ["joint", pytest.param("private", marks=LONG), pytest.param("of each group", marks=LONG)],
 )
 def test_honest_releases_pass_and_wrong_ones_fail(kind):
     """Noise of another scale, no noise, another truth: each is found, and named."""
@@ -102,30 +99,7 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
     assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["joint", "of each group", "private"])
-def test_noise_with_squares_passes_and_other_scales_fail(kind):
-    """Where all numbers are shown, and where the count alone is."""
-    variance = sf.variance("whole", lower=-2, upper=8)
-    for outputs in (
-        {"n": sf.count(), "m": sf.mean("whole", lower=-2, upper=8), "v": variance},
-        {"n": sf.count(), "v": variance},
-    ):
-        question = asked(kind, beyond="sample" if KINDS[kind][2] else None, **outputs)
-        options = {"epsilon": F(1, 10) if KINDS[kind][1] < 3 else 4}
-        truth = truth_of(question, **options)
-        for seed in range(2):
-            release = released(question, seed, **options)
-            assert_approx_equal(release, truth, k=K)
-            assert_noisy(release, truth, k=K)
-        for factor, text in ((0.4, "too narrow"), (3, "too wide")):
-            wrong = released(question, factor=factor, **options)
-            if len(outputs) > 2 and wrong.to_arrow().num_rows == len(truth):
-                assert text in text_of(assert_noisy, wrong, truth, k=K)
-
-
-@pytest.mark.parametrize("output", [pytest.param(o, marks=[pytest.mark.long] * (o in "vd")) for o in ALL])
-def test_a_swapped_group_must_fail(output):
+def test_a_swapped_group_must_fail():
     """Each output by itself tells two groups apart that were exchanged."""
     side = [i % 4 == 0 for i in range(8000)]
     table = pa.table({"id": range(8000), "g": ["a" if s else "b" for s in side],
@@ -133,18 +107,13 @@ def test_a_swapped_group_must_fail(output):
     people = sf.scan(table, privacy_unit="id").group_by("g", keys=["a", "b"])
     question = people.bound(groups=2, rows=2).agg(**ALL)
     release, (a, b) = released(question, epsilon=20), truth_of(question, epsilon=20).to_pylist()
-    assert_approx_equal(release, {"a": {output: a[output]}, "b": {output: b[output]}}, k=K, columns=[output])
-    text = text_of(
-        assert_approx_equal,
-        release,
-        {"a": {output: b[output]}, "b": {output: a[output]}},
-        k=K,
-        columns=[output],
-    )
-    assert "2 of 2 values are off" in text and "tolerances" in text
+    for o in ALL:
+        assert_approx_equal(release, {"a": {o: a[o]}, "b": {o: b[o]}}, k=K, columns=[o])
+        text = text_of(assert_approx_equal, release, {"a": {o: b[o]}, "b": {o: a[o]}}, k=K, columns=[o])
+        assert "2 of 2 values are off" in text and "tolerances" in text
 
 
-@pytest.mark.parametrize("kind", ["joint", "of each group"])
+@pytest.mark.parametrize("kind", ["joint", pytest.param("of each group", marks=LONG)])
 def test_noise_that_is_missing_in_half_of_the_groups(kind, monkeypatch):
     question = asked(kind)
     truth, known = truth_of(question), KINDS[kind][-1]
@@ -160,20 +129,7 @@ def test_noise_that_is_missing_in_half_of_the_groups(kind, monkeypatch):
     assert "missing" in text or "too narrow" in text
 
 
-def test_a_number_whose_noise_is_missing_beside_others(monkeypatch):
-    question = asked("joint")
-    truth, right = truth_of(question), JointNoise.rounded
-
-    def one_row(self, *given):
-        noise = right(self, *given)
-        noise[-1] = 0
-        return noise
-
-    monkeypatch.setattr(JointNoise, "rounded", one_row)
-    assert "too narrow: over 60 values" in text_of(assert_noisy, released(question), truth, k=4)
-
-
-@pytest.mark.parametrize("output, wide", [("n", True), ("m", False)])
+@pytest.mark.parametrize("output, wide", [("n", True), pytest.param("m", False, marks=LONG)])
 def test_what_some_outputs_alone_show(output, wide):
     """Of a mean alone the count's noise is not known: it may be in part of the sum's, so nothing is too wide."""
     question = asked("joint")
@@ -187,16 +143,15 @@ def test_what_some_outputs_alone_show(output, wide):
 
 
 NOISES = [
-    JointNoise(Cone(1), (F(1000), F(9000)), 3),
     JointNoise(Cone(1, units=True), (F(500), F(1000), F(9000)), 2),
     SeparateNoise(Cone(2), (F(1000), F(9000), F(500))),
-    SeparateNoise(Cone(1, units=True), (F(500), F(1000), F(9000))),
 ]
 
 
+@LONG
 @pytest.mark.parametrize(
     "noise",
-    [pytest.param(n, marks=[pytest.mark.long] * (n not in NOISES[:1])) for n in NOISES],
+    NOISES,
     ids=lambda n: f"{type(n).__name__} {n.cone}",
 )
 def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
@@ -241,21 +196,21 @@ def _shown(column, names, lead, others):
     return values[lead] + sum(w * values[n] for n, w in others.items())
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize("kind", KINDS)
 def test_assertions_fail_no_more_often_than_stated(kind):
-    """At k = 1, in 80 releases: more than 24 failures have a probability below 1e-6."""
+    """At k = 1, in 40 releases: more than 16 failures have a probability below 1e-6."""
     question = asked(kind)
     truth = truth_of(question)
     failed = {assert_approx_equal: 0, assert_noisy: 0}
-    for seed in range(80):
+    for seed in range(40):
         release = released(question, seed)
         for check in failed:
             try:
                 check(release, truth, k=1)
             except AssertionError:
                 failed[check] += 1
-    assert all(times <= 24 for times in failed.values()), failed
+    assert all(times <= 16 for times in failed.values()), failed
 
 
 def test_private_groups():
@@ -279,24 +234,15 @@ def test_private_groups():
 
 
 def test_groups_that_may_be_missing_are_not_judged():
-    counts = {g: 3000 if g % 2 else 20 for g in range(200)}
+    counts = {g: 3000 if g % 2 else 20 for g in range(100)}
     names = [g for g, n in counts.items() for _ in range(n)]
     people = sf.scan(pa.table({"id": range(len(names)), "g": names}), privacy_unit="id").group_by("g")
     question = people.bound(groups=1).agg(u=sf.count_units(), s=sf.sum("id", lower=0, upper=10))
     truth = truth_of(question, epsilon=0.5)
-    assert released(question, epsilon=0.5).to_arrow().num_rows < 200
+    assert released(question, epsilon=0.5).to_arrow().num_rows < 100
     assert_noisy(released(question, epsilon=0.5), truth, k=K)
     wrong = released(question, epsilon=0.5, factor=0.3)
     assert "too narrow" in text_of(assert_noisy, wrong, truth, k=K)
     unknown = {g: {"s": row["s"]} for g, row in zip(counts, truth.to_pylist(), strict=True)}
     with pytest.raises(RefusalError, match="shows its noise"):
         assert_noisy(released(question, epsilon=0.5), unknown, k=K, columns=["s"])
-
-
-def test_values_with_a_law_of_k_norm_noise():
-    noise = NOISES[0]
-    law = marginals(noise)[0]
-    drawn = noise.rounded(SeededWords(3))[0]
-    assert_approx_equal(drawn, [0, 0, 0], law=law, k=K)
-    text = text_of(assert_approx_equal, drawn + 100_000, [0, 0, 0], law=law, k=K)
-    assert "3 of 3 values are off" in text and "probability at most" in text

@@ -7,8 +7,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Laplace, SeededWords
@@ -21,11 +19,11 @@ from sfumato.testing import (
     per_partition_k,
 )
 
-KS = [0.01, 0.5, 1, 5, 15, 16, 23, 24, 25, 100, 300]
-EPSILONS = [1e-6, 0.01, 1, 50, 1e3]
+KS = [0.01, 1, 15, 16, 25, 300]
+EPSILONS = [1e-6, 1, 1e3]
 SENSITIVITIES = [1e-9, 1, 1e12]
-DELTAS = [1e-300, 1e-12, 1e-6, 0.1]
-DRAWS = 10**7
+DELTAS = [1e-300, 1e-6, 0.1]
+DRAWS = 3 * 10**6
 GRID = 2**20  # steps of the fine grid in one unit of noise
 
 
@@ -111,10 +109,6 @@ def test_gaussian_sigma_is_the_analytic_one(epsilon, delta):
             assert true_delta(exact(epsilon), mu * (1 + mpmath.mpf(10) ** -12)) > exact(delta)
 
 
-def test_the_documents_example():
-    assert laplace_tolerance(23, 1, 50) == 1.059189142777261
-
-
 def test_erratum_1_the_printed_complementary_formula_has_no_value():
     """Of ln(1 - 10^k) for k > 0 there is no logarithm; of ln(1 - 10^-k) there is, and it is right."""
     with pytest.raises(ValueError):
@@ -151,11 +145,8 @@ def test_erratum_3_the_printed_split_cancels():
 def test_two_more_for_up_to_ten():
     for partitions in (1, 2, 10):
         assert per_partition_k(23, partitions, rule="2020") == 25 >= per_partition_k(23, partitions)
-    for partitions in (11, 100):
-        with pytest.raises(ParameterError, match="^partitions is .* at most 10 for the rule"):
-            per_partition_k(23, partitions, rule="2020")
-    with pytest.raises(ParameterError, match="'exact', 'decades', '2020'"):
-        per_partition_k(23, 10, rule="2019")
+    with pytest.raises(ParameterError, match="at most 10 for the rule"):
+        per_partition_k(23, 11, rule="2020")
 
 
 def test_decades():
@@ -200,9 +191,10 @@ def threshold(p: float, n: int) -> float:
 
 
 # P(|Z| > t) of the planted law at the right law's tolerance must differ from 10^-k by far more than the threshold.
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_measured_failures(kind):
-    """10^7 draws at k = 1, 2, 3 agree; noise that is missing or 0.7 or 1.4 times as wide is found."""
+    """Draws at k = 1, 2, 3 agree; noise that is missing or 0.7 or 1.4 times as wide is found."""
     law = {"laplace": Laplace, "gaussian": Gaussian}[kind]
     noise = np.abs(law(GRID).rounded(DRAWS, SeededWords(f"measured {kind}"))) / GRID
     for k in (1, 2, 3):
@@ -223,81 +215,19 @@ def test_measured_failures(kind):
         assert abs((noise > wrong).mean() - p) > 5 * room
 
 
-def test_measured_failures_over_partitions():
-    noise = np.abs(Laplace(GRID).rounded(DRAWS, SeededWords("partitions"))).reshape(-1, 5) / GRID
-    for k in (1, 2, 3):
-        wide = laplace_tolerance(per_partition_k(k, 5), 1, 1)
-        failed = (noise > wide).any(axis=1)
-        assert abs(failed.mean() - 10.0**-k) < threshold(10.0**-k, len(failed)) + 10 / GRID
-        alone = (noise > laplace_tolerance(k, 1, 1)).any(axis=1)
-        assert alone.mean() > 3 * 10.0**-k
-
-
-def test_measured_failures_of_whole_numbers():
-    noise = np.abs(Gaussian(3).rounded(DRAWS, SeededWords("whole")))
-    for k in (1, 2, 3):
-        t = gaussian_tolerance(k, sigma=3, rounded=True)
-        room = threshold(10.0**-k, DRAWS)
-        assert (noise > t).mean() < 10.0**-k + room
-        assert (noise > t - 1).mean() > 10.0**-k - room
-        near = complementary_gaussian_tolerance(k, sigma=3, rounded=True)
-        assert (noise < near).mean() < 10.0**-k + room
-        assert (noise < near + 1).mean() > 10.0**-k - room
-
-
-@given(st.floats(1e-3, 300), st.floats(1.0001, 3), st.integers(1, 10**6))
-@settings(max_examples=60, deadline=None)
-def test_monotone_in_k(k, factor, n):
-    more = k * factor
-    assert laplace_tolerance(k, 1, 1) < laplace_tolerance(more, 1, 1)
-    assert gaussian_tolerance(k, sigma=1) < gaussian_tolerance(more, sigma=1)
-    assert complementary_laplace_tolerance(k, 1, 1) > complementary_laplace_tolerance(more, 1, 1)
-    assert complementary_gaussian_tolerance(k, sigma=1) > complementary_gaussian_tolerance(more, sigma=1)
-    assert per_partition_k(k, n) < per_partition_k(more, n)
-    assert per_partition_k(k, n) >= k * (1 - 1e-15)
-    assert laplace_tolerance(k, 1, 1, rounded=True) <= laplace_tolerance(more, 1, 1, rounded=True)
-
-
-BAD = [0, -1, math.nan, math.inf, None, "x", True]
-
-
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("bad", [0, math.nan, None, "x", True])
 def test_bad_input(bad):
-    calls = [
-        lambda: laplace_tolerance(bad, 1, 1),
-        lambda: laplace_tolerance(1, bad, 1),
-        lambda: laplace_tolerance(1, 1, bad),
-        lambda: complementary_laplace_tolerance(bad, 1, 1),
-        lambda: complementary_laplace_tolerance(1, bad, 1),
-        lambda: complementary_laplace_tolerance(1, 1, bad),
-        lambda: gaussian_tolerance(bad, sigma=1),
-        lambda: gaussian_tolerance(1, bad, 1, 0.1),
-        lambda: gaussian_tolerance(1, 1, bad, 0.1),
-        lambda: gaussian_tolerance(1, 1, 1, bad),
-        lambda: complementary_gaussian_tolerance(bad, sigma=1),
-        lambda: per_partition_k(bad, 2),
-        lambda: per_partition_k(1, bad),
-    ]
-    if bad is not None:
-        calls += [
-            lambda: gaussian_tolerance(1, sigma=bad),
-            lambda: complementary_gaussian_tolerance(1, sigma=bad),
-        ]
-    for call in calls:
-        with pytest.raises(ParameterError):
-            call()
-
-
-def test_more_bad_input():
     for call in (
+        lambda: laplace_tolerance(bad, 1, 1),
+        lambda: complementary_laplace_tolerance(1, bad, 1),
+        lambda: gaussian_tolerance(1, 1, bad, 0.1),
+        lambda: complementary_gaussian_tolerance(bad, sigma=1),
+        lambda: per_partition_k(1, bad),
         lambda: gaussian_tolerance(1, 1, 1, 1),
-        lambda: gaussian_tolerance(1, 1, 1, 2),
         lambda: gaussian_tolerance(1, 1, sigma=1),
         lambda: gaussian_tolerance(1),
         lambda: integer_tolerance(-1),
-        lambda: integer_tolerance(math.nan),
-        lambda: per_partition_k(1, 1.5),
         lambda: per_partition_k(1, 2, rule="guess"),
     ):
-        with pytest.raises(ValueError):
+        with pytest.raises(ParameterError):
             call()
