@@ -271,7 +271,7 @@ def main(arguments: list[str]) -> int:
         jobs += [(test, functools.partial(passes, test)) for test in tests]
     failed = 0
     for name, told in zip(
-        [name for name, _ in jobs], _all([job for _, job in jobs], given.workers), strict=True
+        [name for name, _ in jobs], in_processes([job for _, job in jobs], given.workers), strict=True
     ):
         if told:
             failed += 1
@@ -295,7 +295,7 @@ def prepare() -> None:
     importlib.import_module("tests.faults.questions")
 
 
-def _all(jobs: list[Callable[[], str]], workers: int) -> Iterator[str]:
+def in_processes(jobs: list[Callable[[], str]], workers: int) -> Iterator[str]:
     """Yield what each job gives, in order; some run at once, each in processes of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
