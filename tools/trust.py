@@ -207,7 +207,6 @@ BASE = (
         (
             "tests/engines/test_expressions.py",
             "tests/engines/test_hostile_expressions.py",
-            "tests/engines/test_conditions.py",
         ),
     ),
     Part(

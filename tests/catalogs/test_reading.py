@@ -86,11 +86,12 @@ def test_what_is_written_is_read(tmp_path):
     assert found.declaration("orders").foreign_key == ForeignKey("visitor", "visits", "id")
     assert found.declaration("lines").foreign_key.table == "orders"
     assert found.unit_name("lines") == "visitor" and found.unit_name("visits") == "id"
-
-
-def test_numbers_are_exactly_as_written(tmp_path):
-    """A float would be the nearest multiple of a power of two: 0.1 is none."""
-    assert read(toml(tmp_path)).declaration("visits").bounds("AGE") == (Fraction(1, 10), 120)
+    # A float would be the nearest multiple of a power of two: 0.1 is none.
+    assert visits.bounds("AGE") == (Fraction(1, 10), 120)
+    with pytest.raises(QueryError, match="the table is public"):
+        found.private("regions")
+    with pytest.raises(QueryError, match=r"no table 'visit'; did you mean 'visits'\?"):
+        found.private("visit")
 
 
 def test_a_dict_is_the_same_as_the_file(tmp_path, monkeypatch):
@@ -127,39 +128,24 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path):
     assert tables["orders"].source == str(folder / "shop.duckdb/orders")
 
 
-def test_any_object_may_be_a_source():
-    rows = object()
-    assert read({"tables": {"t": {"source": rows, "public": True}}}).tables["t"].source is rows
-
-
 ABSENT = object()
 # Where a dict is changed, to what, and the words that must stand in the error.
 ODD = {
     "unknown key": (["tabels"], {}, ["no key 'tabels'", "did you mean tables?"]),
     "no tables": (["tables"], {}, ["no table is declared"]),
-    "tables of no kind": (["tables"], 3, ["tables is 3, but must be a table"]),
-    "a table of no kind": (["tables", "visits"], "x.csv", ["tables.visits is 'x.csv'"]),
     "unknown key of a table": (["tables", "visits", "privacy_unt"], "id", ["did you mean privacy_unit?"]),
     "no source": (["tables", "visits", "source"], ABSENT, ["tables.visits: source is missing"]),
-    "empty source": (["tables", "visits", "source"], " ", ["source is missing"]),
     "no unit": (["tables", "visits", "privacy_unit"], ABSENT, ["privacy_unit is missing", "public = true"]),
     "a unit twice": (["tables", "visits", "privacy_unit"], ["id", "ID"], ["'ID' is there twice"]),
     "no unit in a list": (["tables", "visits", "privacy_unit"], [], ["the list is empty"]),
-    "a number among units": (["tables", "visits", "privacy_unit"], ["id", 3], ["privacy_unit is 3"]),
     "a time zone of one column": (["tables", "visits", "unit_timezone"], "UTC", ["of several columns"]),
-    "a time zone of no kind": (["tables", "visits", "unit_timezone"], 3, ["unit_timezone is 3"]),
-    "unit of no kind": (["tables", "visits", "privacy_unit"], 3, ["privacy_unit is 3"]),
     "unit of a public table": (["tables", "regions", "privacy_unit"], "id", ["does not go with public"]),
     "limit of a public table": (["tables", "regions", "max_rows"], 1, ["max_rows does not go with public"]),
     "public of no kind": (["tables", "regions", "public"], "yes", ["public is 'yes'", "true or false"]),
-    "multiline of no kind": (["tables", "visits", "multiline"], 0, ["multiline is 0"]),
-    "types of no kind": (["tables", "visits", "types"], "id BIGINT", ["types is 'id BIGINT'"]),
     "a type of no kind": (["tables", "visits", "types", "id"], 8, ["'id' is declared 8"]),
     "unknown type": (["tables", "visits", "types", "id"], "BIGINTT", ["tables.visits: types", "BIGINT"]),
     "no limit": (["tables", "visits", "max_groups"], 0, ["max_groups is 0", "whole number"]),
-    "limit in part": (["tables", "visits", "max_rows"], 1.5, ["max_rows is 1.5"]),
     "limit of truth": (["tables", "visits", "max_rows"], True, ["max_rows is True"]),
-    "limit beyond all": (["tables", "visits", "max_rows"], 10**9 + 1, ["a billion"]),
     "unknown key of a column": (
         ["tables", "visits", "columns", "age", "uper"],
         1,
@@ -167,33 +153,21 @@ ODD = {
     ),
     "one bound": (["tables", "visits", "columns", "age", "lower"], ABSENT, ["columns.age: lower is missing"]),
     "bounds the wrong way": (["tables", "visits", "columns", "age", "lower"], 121, ["age: lower is 121"]),
-    "a bound as text": (["tables", "visits", "columns", "age", "lower"], "0", ["lower is '0'", "a number"]),
     "a bound of truth": (["tables", "visits", "columns", "age", "lower"], False, ["lower is False"]),
     "an endless bound": (["tables", "visits", "columns", "age", "upper"], float("inf"), ["upper is inf"]),
-    "no bound": (["tables", "visits", "columns", "age", "upper"], Decimal("nan"), ["upper is"]),
     "a bound beyond memory": (
         ["tables", "visits", "columns", "age", "upper"],
         Decimal("1e999999999"),
         ["age"],
     ),
-    "a bound beyond float": (["tables", "visits", "columns", "age", "upper"], 10**200, ["1e100"]),
     "domain of no kind": (["tables", "visits", "columns", "year", "domain"], 2023, ["a list of all values"]),
-    "a text as domain": (["tables", "visits", "columns", "year", "domain"], "ab", ["a list of all values"]),
     "empty domain": (["tables", "visits", "columns", "year", "domain"], [], ["a list of all values"]),
     "a value twice": (["tables", "visits", "columns", "year", "domain"], [1, 2, 1], ["names 1 twice"]),
     "mixed domain": (["tables", "visits", "columns", "year", "domain"], [1, "2"], ["numbers and texts"]),
     "nothing in a domain": (["tables", "visits", "columns", "year", "domain"], [1, None], ["holds None"]),
-    "no number in a domain": (
-        ["tables", "visits", "columns", "year", "domain"],
-        [float("nan")],
-        ["holds nan"],
-    ),
-    "a list in a domain": (["tables", "visits", "columns", "year", "domain"], [[1]], ["year: domain holds"]),
     "a unit's domain": (["tables", "visits", "columns", "ID"], {"domain": [1, 2]}, ["a group for each unit"]),
     "a column twice": (["tables", "visits", "columns", "AGE"], {}, ["named twice"]),
     "a table twice": (["tables", "Visits"], {"source": "x", "public": True}, ["differ by case alone"]),
-    "keys of no kind": (["tables", "orders", "foreign_keys"], "visits.id", ["foreign_keys is 'visits.id'"]),
-    "no key": (["tables", "orders", "foreign_keys"], {}, ["foreign_keys has 0"]),
     "two keys": (
         ["tables", "orders", "foreign_keys"],
         {"a": "visits.id", "b": "visits.id"},
@@ -215,75 +189,42 @@ ODD = {
         {"x": "lines.order"},
         ["circle: orders -> lines -> orders"],
     ),
-    "a circle of one": (
-        ["tables", "orders", "foreign_keys"],
-        {"x": "orders.y"},
-        ["circle: orders -> orders"],
-    ),
     "a unit and a key": (["tables", "orders", "privacy_unit"], "id", ["both privacy_unit and foreign_keys"]),
 }
 
 
-@pytest.mark.parametrize("what", ODD)
-def test_what_is_odd_is_refused_with_its_place(what):
-    place, value, words = ODD[what]
-    changed = copy.deepcopy(SAME)
-    at = changed
-    for key in place[:-1]:
-        at = at[key]
-    if value is ABSENT:
-        del at[place[-1]]
-    else:
-        at[place[-1]] = value
-    sf.catalog(SAME)
-    with pytest.raises(CatalogError) as caught:
-        sf.catalog(changed)
-    text = str(caught.value)
-    assert text.startswith("catalog: ")
-    for word in words:
-        assert word in text
-    assert caught.value.__cause__ is None
+def test_what_is_odd_is_refused_with_its_place():
+    for place, value, words in ODD.values():
+        changed = copy.deepcopy(SAME)
+        at = changed
+        for key in place[:-1]:
+            at = at[key]
+        if value is ABSENT:
+            del at[place[-1]]
+        else:
+            at[place[-1]] = value
+        with pytest.raises(CatalogError, match="^catalog: ") as caught:
+            sf.catalog(changed)
+        assert all(word in str(caught.value) for word in words) and caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    "text", ["a = ", "[tables.visits]\nsource = 'Private Value", "\0", "a" * 5000 + "= 1\na"]
-)
-def test_a_file_that_is_no_toml_is_not_quoted(tmp_path, text):
+def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
     """It may be another file than was meant, with rows in it."""
-    with pytest.raises(CatalogError, match="this is no TOML") as caught:
-        sf.catalog(toml(tmp_path, text))
-    told = str(caught.value).partition("this is no TOML")[2]
-    assert "Private" not in told and "aaa" not in told and caught.value.__context__ is None
-
-
-def test_a_file_that_is_no_text(tmp_path):
-    path = tmp_path / "catalog.toml"
-    path.write_bytes(b"\xff\xfe")
+    for text in ("a = ", "[tables.visits]\nsource = 'Private Value", "\0", "a" * 5000 + "= 1\na"):
+        with pytest.raises(CatalogError, match="this is no TOML") as caught:
+            sf.catalog(toml(tmp_path, text))
+        told = str(caught.value).partition("this is no TOML")[2]
+        assert "Private" not in told and "aaa" not in told and caught.value.__context__ is None
+    (tmp_path / "catalog.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(CatalogError, match="this is no TOML"):
-        sf.catalog(path)
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(EngineError, match="cannot be read: No such file"):
         sf.catalog(tmp_path / "catalog.toml")
+    with pytest.raises(EngineError, match="cannot be read: No such file"):
+        sf.catalog(tmp_path / "none.toml")
     with pytest.raises(ParameterError, match="catalog is 3"):
         sf.catalog(3)
-
-
-def test_errors_name_the_file(tmp_path):
     path = toml(tmp_path, TOML.replace("max_rows = 2", "max_row = 2"))
-    with pytest.raises(CatalogError) as caught:
+    with pytest.raises(CatalogError, match=f"^{path}: tables.visits: there is no key 'max_row'"):
         sf.catalog(path)
-    assert str(caught.value).startswith(f"{path}: tables.visits: there is no key 'max_row'")
-
-
-def test_tables_that_no_question_is_about():
-    found = read(SAME)
-    with pytest.raises(QueryError, match="the table is public"):
-        found.private("regions")
-    with pytest.raises(QueryError, match=r"no table 'visit'; did you mean 'visits'\?"):
-        found.private("visit")
-    assert found.private("visits").name == "visits"
 
 
 def test_the_unit_that_a_foreign_key_leads_to():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 import threading
 import time
 import weakref
@@ -16,11 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import connection, resources, sources, stages
-from sfumato.engines.duckdb.connection import checked_out, closed, connect
-from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb import connection, sources
+from sfumato.engines.duckdb.connection import checked_out, closed
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
@@ -54,23 +52,12 @@ def counted(source) -> list[tuple[int, int]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_a_database_has_so_many_sessions_and_is_closed(most, monkeypatch):
-    """DuckDB keeps some kilobytes of each until it is closed."""
-    monkeypatch.setattr(sizes, "SESSIONS", most)
-    places = [lent_place() for _ in range(2 * most)]
-    assert places == [one for one in places[::most] for _ in range(most)] and len(set(places)) == 2
+def test_a_database_has_so_many_sessions_and_is_closed(monkeypatch):
+    """DuckDB keeps some kilobytes of each until it is closed; nobody else has it meanwhile."""
+    monkeypatch.setattr(sizes, "SESSIONS", 3)
+    places = [lent_place() for _ in range(6)]
+    assert places == [one for one in places[::3] for _ in range(3)] and len(set(places)) == 2
     assert idle() == []
-
-
-def test_a_database_is_lent_again():
-    first = lent_place()
-    assert idle() == [first]
-    assert lent_place() == first
-    assert idle() == [first]
-
-
-def test_nobody_else_has_it_meanwhile():
     with checked_out() as one, checked_out() as other:
         assert place(one) != place(other)
     assert len(idle()) == 2
@@ -94,12 +81,6 @@ def test_who_asks_for_something_else_gets_another(monkeypatch):
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
     with checked_out() as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
-
-
-def test_a_time_zone_that_is_not_known_is_refused_before_rows_are_read():
-    for _ in range(2):
-        with pytest.raises(ParameterError, match="timezone is 'Nowhere/At_all', but must be the name"):
-            DuckDBEngine.open(ROWS.schema, "Nowhere/At_all")
 
 
 def test_what_a_session_has_ends_with_it():
@@ -152,23 +133,19 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
     assert len(connection._idle) == 3 and database in [d for _, d, _ in connection._idle.values()]
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [
+def test_a_database_in_which_something_is_left_is_closed():
+    for leave in (
         "CREATE TABLE left_behind AS SELECT 'private' AS v",
-        "CREATE TABLE source_rows (v INTEGER)",
         "CREATE SCHEMA s; CREATE TABLE s.t AS SELECT 1 AS v",
         "CREATE VIEW left_behind AS SELECT 'private' AS v",
         "ATTACH ':memory:' AS other",
         "BEGIN; CREATE TABLE left_behind (v INTEGER); COMMIT",
-    ],
-)
-def test_a_database_in_which_something_is_left_is_closed(leave):
-    with checked_out() as session:
-        home = place(session)
-        session.execute(leave)
-    assert idle() == []
-    assert lent_place() != home
+    ):
+        with checked_out() as session:
+            home = place(session)
+            session.execute(leave)
+        assert idle() == [] and lent_place() != home
+        connection._idle.clear()
 
 
 def test_what_was_begun_and_not_ended_is_undone():
@@ -178,42 +155,14 @@ def test_what_was_begun_and_not_ended_is_undone():
         assert session.execute("FROM duckdb_tables()").fetchall() == []
 
 
-@pytest.mark.parametrize(
-    "error", [duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, SystemExit, MemoryError]
-)
-def test_a_database_with_an_error_in_between_is_closed(error):
-    with pytest.raises(error), checked_out() as session:
-        if error is duckdb.Error:
-            session.execute("SELECT nothing FROM nowhere")
-        raise error("in between")
-    assert idle() == []
+def test_a_database_with_an_error_in_between_is_closed():
+    for error in (duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, MemoryError):
+        with pytest.raises(error), checked_out():
+            raise error("in between")
+        assert idle() == []
 
 
-def test_a_database_that_is_broken_is_not_lent_again(monkeypatch):
-    """One that was invalidated answers every statement with an error, the look at it too."""
-
-    class Invalidated:
-        def __init__(self, found):
-            self.found, self.broken = found, False
-
-        def cursor(self):
-            if self.broken:
-                raise duckdb.Error("FATAL Error: database has been invalidated")
-            self.broken = True
-            return self.found.cursor()
-
-        def execute(self, text):  # which asks the first one for its time zone
-            return self.found.execute(text)
-
-        def close(self):
-            self.found.close()
-
-    monkeypatch.setattr(connection, "connect", lambda *given, **options: Invalidated(connect()))
-    with checked_out() as session:
-        assert session.execute("SELECT 1").fetchall() == [(1,)]
-    assert connection._idle == {}
-
-
+@pytest.mark.long
 def test_a_database_that_spilled_is_closed(tmp_path):
     limits = Resources(10**8, threads=1, temp_directory=str(tmp_path))
     with checked_out(resources=limits) as session:
@@ -232,24 +181,6 @@ def test_a_database_whose_user_computed_for_long_is_closed(monkeypatch):
     assert idle() == [second]
 
 
-def test_a_database_is_lent_again_however_long_its_user_waits(monkeypatch):
-    """As it does on a machine that is busy with other processes."""
-    monkeypatch.setattr(connection, "BRIEF", 0.1)
-    with checked_out() as session:
-        first = place(session)
-        time.sleep(2 * connection.BRIEF)
-    assert idle() == [first]
-
-
-def test_a_release_that_is_not_read_to_its_end_closes_its_database():
-    query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
-    found = sf.scan(ROWS, privacy_unit="id")._engine.statistics(query, 1)
-    next(found)
-    before = idle()
-    found.close()
-    assert idle() == before
-
-
 def test_a_source_sees_its_own_rows_alone(tmp_path):
     """Whatever the one before it was, the tables of the next are its own."""
     pq.write_table(pa.table({"id": [1, 2, 3], "k": [5, 5, 5]}), tmp_path / "rows.parquet")
@@ -260,48 +191,17 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
         (pa.table({"id": ["a"], "k": ["b"]}), [("b", 1)]),
         (ROWS.to_pandas(), [(0, 2), (1, 1)]),
     ]
-    for _ in range(3):
+    for _ in range(2):
         for source, expected in in_order:
             assert counted(source) == expected
         assert all(connection._as_new(database) for _, database, _ in connection._idle.values())
     assert len(idle()) == 1  # one did for all of them
-
-
-def test_no_rows_are_held_for_the_next():
     rows = pa.table({"id": pa.array([1, 2]), "k": pa.array([0, 0])})
     held = weakref.ref(rows)
     assert counted(rows) == [(0, 2)]
-    assert len(idle()) == 1
     del rows
     gc.collect()
-    assert held() is None
-
-
-def test_a_database_is_as_new_after_releases(tmp_path):
-    """No setting passes on; the folder to spill in is each one's own."""
-
-    def settings(session):
-        rows = session.execute("SELECT name, value FROM duckdb_settings()").fetchall()
-        return {name: value for name, value in rows if name != "temp_directory"}
-
-    table = (
-        sf.scan(ROWS, privacy_unit="id").filter("k < 2").group_by("k", keys=[0, 1]).bound(groups=2, rows=1)
-    )
-    plan = table.agg(n=sf.count(), m=sf.quantiles("k", [0.5], lower=0, upper=2)).plan(epsilon=1)
-    assert len(list(table._engine.statistics(plan.exact, 100))) == 1
-    assert table._engine.progress() is None
-    with checked_out() as used:
-        assert settings(used) == settings(connect().cursor())
-
-
-def test_a_small_release_opens_no_database(monkeypatch):
-    assert counted(ROWS) == [(0, 2), (1, 1)]
-
-    def none(**_):
-        raise AssertionError("a database was opened")
-
-    monkeypatch.setattr(duckdb, "connect", none)
-    assert counted(pa.table({"id": [3, 4], "k": [0, 0]})) == [(0, 2)]
+    assert held() is None  # nor are rows held for the next
 
 
 def test_threads_have_databases_of_their_own():
@@ -324,16 +224,6 @@ def test_threads_have_databases_of_their_own():
     assert len(set(idle())) == len(idle())
 
 
-def test_at_most_so_many_wait():
-    def inside(depth):
-        with checked_out():
-            if depth:
-                inside(depth - 1)
-
-    inside(sizes.IDLE_DATABASES + 2)
-    assert len(idle()) == sizes.IDLE_DATABASES
-
-
 def test_at_most_so_many_wait_of_all_kinds():
     """Of sources with limits of their own each is another kind; those that waited longest are closed."""
     for megabytes in range(200, 210):
@@ -341,35 +231,6 @@ def test_at_most_so_many_wait_of_all_kinds():
     assert len(idle()) == sizes.IDLE_DATABASES
     assert idle()[-1] == last
     assert lent_place(resources=Resources(209 * 10**6)) == last
-
-
-@pytest.mark.parametrize("kind", ["table", "parquet"])
-def test_a_source_keeps_its_time_zone(kind, monkeypatch, tmp_path):
-    """Whatever that of the machine is, when it is opened or later."""
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    source = ROWS
-    if kind == "parquet":
-        source = tmp_path / "rows.parquet"
-        pq.write_table(ROWS, source)
-    for engine, zone in (
-        (sf.scan(source, privacy_unit="id")._engine, "UTC"),
-        (sf.scan(source, privacy_unit="id", timezone="Europe/Berlin")._engine, "Europe/Berlin"),
-    ):
-        for machine in ("Asia/Tokyo", "America/New_York"):
-            monkeypatch.setenv("TZ", machine)
-            connection._idle.clear()
-            with engine.rows(["id"]) as (session, _):
-                assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [(zone,)]
-            assert engine.timezone == zone
-
-
-def test_a_source_with_a_folder_of_its_own_needs_no_other(monkeypatch, tmp_path):
-    monkeypatch.setattr(resources, "_mine", {})
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
-    rows = pa.table({"id": [1], "another name": [1]})
-    table = sf.scan(rows, privacy_unit="id", temp_directory=tmp_path).group_by("another name", keys=[1, 2])
-    plan = table.bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1)
-    assert len(list(table._engine.statistics(plan.exact, 100))) == 1
 
 
 def test_a_child_takes_none_of_its_parents(in_child):
@@ -431,12 +292,3 @@ def test_types_that_stand_in_metadata_are_told_apart():
     tables = [pa.Table.from_arrays([texts], schema=pa.schema([field])) for field in fields]
     kinds = [dict(sources.open_source(table).columns)["id"] for table in tables]
     assert kinds == ["VARCHAR", "JSON"]
-
-
-def test_stages_are_lent_databases_too():
-    with stages.opened("UTC") as stage:
-        home = place(stage)
-        assert stage.execute("SELECT current_setting('arrow_large_buffer_size')").fetchall() == [(True,)]
-    with stages.opened("UTC") as stage:
-        assert place(stage) == home
-    assert lent_place(timezone="UTC") != home

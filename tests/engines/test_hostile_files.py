@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import itertools
 import os
-import re
 import signal
 import struct
 
@@ -40,22 +39,23 @@ def test_a_name_that_looks_like_a_pattern(kind, tmp_path):
     assert rows_of([tmp_path / f"part[1].{kind}", tmp_path / f"part1.{kind}"])["n"] == 8
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("name", ["*", "part?", os.fsdecode(b"part\xff")])
-def test_a_name_that_would_name_others_too(kind, name, tmp_path):
+def test_a_name_that_would_name_others_too(tmp_path):
     """DuckDB took it for a pattern, and read the other file a second time."""
-    for one in (name, "part1"):
-        (tmp_path / f"{one}.{kind}").touch()
-        WRITERS[kind](TABLE, os.fspath(tmp_path / "written"))
-        (tmp_path / "written").rename(tmp_path / f"{one}.{kind}")
-    for source in (tmp_path, tmp_path / f"{name}.{kind}"):
-        with pytest.raises(EngineError, match="has '\\*' or '\\?' in it, as patterns have, or is not UTF-8"):
-            sf.scan(source, privacy_unit="id")
+    for name in ("*", "part?", os.fsdecode(b"part\xff")):
+        for one in (name, "part1"):
+            pq.write_table(TABLE, tmp_path / "written")
+            (tmp_path / "written").rename(tmp_path / f"{one}.parquet")
+        for source in (tmp_path, tmp_path / f"{name}.parquet"):
+            with pytest.raises(
+                EngineError, match="has '\\*' or '\\?' in it, as patterns have, or is not UTF-8"
+            ):
+                sf.scan(source, privacy_unit="id")
+        (tmp_path / f"{name}.parquet").unlink()
 
 
 @exactly
-@pytest.mark.parametrize("kind", WRITERS)
-def test_links_in_a_folder(kind, tmp_path):
+def test_links_in_a_folder(tmp_path):
+    kind = "parquet"
     inside, beside = tmp_path / "inside", tmp_path / "beside"
     inside.mkdir(), beside.mkdir()
     WRITERS[kind](TABLE, inside / f"a.{kind}")
@@ -70,15 +70,12 @@ def test_links_in_a_folder(kind, tmp_path):
     (inside / f"none.{kind}").symlink_to(tmp_path / "nothing")
     with pytest.raises(EngineError, match="is not a file; take it out of the folder"):
         sf.scan(inside, privacy_unit="id")
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
-def test_a_pipe_in_a_folder(kind, tmp_path):
-    os.mkfifo(tmp_path / f"rows.{kind}")
+    (inside / f"none.{kind}").unlink()
+    os.mkfifo(inside / f"pipe.{kind}")
     signal.alarm(20)  # opening it for reading waits until somebody writes
     try:
         with pytest.raises(EngineError, match="is not a file"):
-            sf.scan(tmp_path, privacy_unit="id")
+            sf.scan(inside, privacy_unit="id")
     finally:
         signal.alarm(0)
 
@@ -131,30 +128,47 @@ CASTS = {
 }
 
 
-@pytest.mark.parametrize("name", CASTS)
-def test_no_value_of_a_dataset_is_cast(name, tmp_path):
+def test_no_value_of_a_dataset_is_cast(tmp_path):
     """Arrow stops at one that does not fit, after the question was paid."""
-    values, kind = CASTS[name]
-    pq.write_table(pa.table({"id": [1, 2], "x": values}), tmp_path / "rows.parquet")
-    schema = pa.schema([("id", pa.int64()), ("x", kind)])
-    dataset = pyarrow.dataset.dataset(tmp_path, schema=schema)
-    for one in (dataset, pyarrow.dataset.dataset([dataset])):
+    for name, (values, kind) in CASTS.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"id": [1, 2], "x": values}), tmp_path / name / "rows.parquet")
+        schema = pa.schema([("id", pa.int64()), ("x", kind)])
+        dataset = pyarrow.dataset.dataset(tmp_path / name, schema=schema)
+        for one in (dataset, pyarrow.dataset.dataset([dataset])):
+            with pytest.raises(
+                EngineError, match=r"'x' of the dataset is .*, and Arrow stops at a"
+            ) as refused:
+                sf.scan(one, privacy_unit="id")
+            assert "private" not in str(refused.value)
+    risky = pyarrow.dataset.dataset(pa.table({"id": [1, 2], "s": ["1", "a private value"]}))
+    risky = risky.filter(pyarrow.dataset.field("s").cast("int64") > 0)
+    with pytest.raises(EngineError, match=r"the dataset is filtered.*choose rows by filter\(\) of the table"):
+        sf.scan(risky, privacy_unit="id")
+    times = pa.array([0, 2**40], pa.timestamp("s"))  # beyond nanoseconds in 64 bits
+    for column in (times, pa.StructArray.from_arrays([times], ["t"])):
+        pyarrow.orc.write_table(pa.table({"id": [1, 2], "t": column}), tmp_path / "rows.orc")
         with pytest.raises(
-            EngineError, match=r"'x' of the dataset is .*, and Arrow stops at a value"
-        ) as refused:
-            sf.scan(one, privacy_unit="id")
-        assert "private" not in str(refused.value)
+            EngineError, match="'t' of the dataset has times, and Arrow stops at those in ORC"
+        ):
+            sf.scan(pyarrow.dataset.dataset(tmp_path / "rows.orc", format="orc"), privacy_unit="id")
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us"])
-@pytest.mark.parametrize("nested", [False, True])
-def test_times_of_orc(unit, nested, tmp_path):
-    """Arrow stops at one that nanoseconds in 64 bits do not hold."""
-    times = pa.array([0, 2**40], pa.timestamp(unit))
-    column = pa.StructArray.from_arrays([times], ["t"]) if nested else times
-    pyarrow.orc.write_table(pa.table({"id": [1, 2], "t": column}), tmp_path / "rows.orc")
-    with pytest.raises(EngineError, match="'t' of the dataset has times, and Arrow stops at those in ORC"):
-        sf.scan(pyarrow.dataset.dataset(tmp_path, format="orc"), privacy_unit="id")
+def test_names_that_are_equal_whatever_their_case(tmp_path):
+    """An expression of one would be judged by the type of the other, and raise at a row."""
+    for one, other in (("ss", "\u00df"), ("k", "\u212a"), ("\u00c9", "\u00e9")):
+        rows = pa.table({"id": [1, 2], one: [1.5, 2.5], other: ["7", "x"]})
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        for source in (tmp_path / "rows.parquet", rows, rows.to_reader(), pyarrow.dataset.dataset(rows)):
+            with pytest.raises(EngineError, match="two columns"):
+                sf.scan(source, privacy_unit="id")
+
+
+def test_files_of_a_pattern_have_the_same_columns(tmp_path):
+    for part, column in enumerate(([1], [2.5], ["a"])):
+        pq.write_table(pa.table({"id": [1], "x": column}), tmp_path / f"{part}.parquet")
+    with pytest.raises(EngineError, match="'x' is not the same"):
+        sf.scan(f"{tmp_path}/*.parquet", privacy_unit="id")
 
 
 @exactly
@@ -167,15 +181,6 @@ def test_datasets_whose_files_are_alike(tmp_path):
     assert rows_of(pyarrow.dataset.dataset(files), m=sf.count("x")) == {"n": 8, "m": 4}
 
 
-def test_a_card_does_not_tell_how_many_folders_of_values_there_are(tmp_path):
-    shown = []
-    for town in ("A", "B", "C", "D", "E"):
-        (tmp_path / f"town={town}").mkdir()
-        pq.write_table(TABLE, tmp_path / f"town={town}" / "rows.parquet")
-        shown.append(str(sf.scan(tmp_path, privacy_unit="id")))
-    assert len(set(shown)) == 1
-
-
 def test_a_name_of_a_column_that_a_terminal_would_obey():
     table = pa.table({"id": [1], "\x1b[31m\n": [1]})
     with pytest.raises(ColumnError, match="there is no column 'y'") as refused:
@@ -183,41 +188,17 @@ def test_a_name_of_a_column_that_a_terminal_would_obey():
     assert str(refused.value).isprintable()
 
 
-def test_a_filtered_dataset():
-    risky = pyarrow.dataset.dataset(pa.table({"id": [1, 2], "s": ["1", "a private value"]}))
-    risky = risky.filter(pyarrow.dataset.field("s").cast("int64") > 0)
-    with pytest.raises(EngineError, match=r"the dataset is filtered.*choose rows by filter\(\) of the table"):
-        sf.scan(risky, privacy_unit="id")
-
-
-def same_names():
-    return pa.schema([("id", pa.int64()), ("ID", pa.int64())]).empty_table()
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        lambda: pyarrow.dataset.dataset(same_names()),
-        lambda: same_names().to_reader(),
-    ],
-)
-def test_names_that_differ_in_case_alone(source):
-    with pytest.raises(EngineError, match=re.escape("names are equal whatever their case")):
-        sf.scan(source(), privacy_unit="id")
-
-
 @exactly
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("source", ["rows", "rows/part.{}", "rows/*.{}", ["rows/part.{}"]])
-def test_a_process_that_goes_elsewhere_reads_the_same_files(kind, source, tmp_path, monkeypatch):
+def test_a_process_that_goes_elsewhere_reads_the_same_files(kind, tmp_path, monkeypatch):
     for place, rows in (("here", 4), ("there", 1)):
         (tmp_path / place / "rows").mkdir(parents=True)
         WRITERS[kind](TABLE.slice(0, rows), tmp_path / place / "rows" / f"part.{kind}")
-    monkeypatch.chdir(tmp_path / "here")
-    given = source.format(kind) if isinstance(source, str) else [one.format(kind) for one in source]
-    asked = sf.scan(given, privacy_unit="id").bound(rows=10).agg(n=sf.count())
-    monkeypatch.chdir(tmp_path / "there")
-    assert asked.release(epsilon=10**6).to_arrow()["n"].to_pylist() == [4]
+    for source in ("rows", f"rows/*.{kind}", [f"rows/part.{kind}"]):
+        monkeypatch.chdir(tmp_path / "here")
+        asked = sf.scan(source, privacy_unit="id").bound(rows=10).agg(n=sf.count())
+        monkeypatch.chdir(tmp_path / "there")
+        assert asked.release(epsilon=10**6).to_arrow()["n"].to_pylist() == [4]
 
 
 @exactly
@@ -242,12 +223,11 @@ def texts_of(values: list[bytes], kind: pa.DataType) -> pa.Array:
 
 @exactly
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("index", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8()], ids=str)
-def test_text_that_is_not_utf_8_in_a_dictionary_stops_no_release(tmp_path, index, nested):
+def test_text_that_is_not_utf_8_in_a_dictionary_stops_no_release(tmp_path, nested):
     """Arrow wrote the column as a dictionary; one person's value made the release fail."""
     for first, n in ((b"no", 6), (b"\xff\xfe", 5)):
         column = pa.DictionaryArray.from_arrays(
-            pa.array([0] + [1] * 5, index), texts_of([first, b"ok"], pa.string())
+            pa.array([0] + [1] * 5, pa.int8()), texts_of([first, b"ok"], pa.string())
         )
         if nested:
             column = pa.ListArray.from_arrays(pa.array(range(7), pa.int32()), column)

@@ -73,17 +73,20 @@ def values(schema: dict[str, str], rows: list[tuple[int, ...]], text: str) -> li
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE rows ({columns})")
         connection.execute(f"INSERT INTO rows VALUES {listed}")
-        return [value for (value,) in connection.execute(f"SELECT ({one.text}) FROM rows").fetchall()]
+        found = [value for (value,) in connection.execute(f"SELECT ({one.text}) FROM rows").fetchall()]
+    if one.span is not None:  # what is known of it, by which the types of greater ones are chosen
+        assert all(one.span[0] <= value <= one.span[1] for value in found if value is not None), text
+    return found
 
 
 PAIRS = list(itertools.product(INTEGERS, INTEGERS))
 
 
-@pytest.mark.parametrize("sign", OPERATORS)
-def test_operators_on_two_types(sign):
+def test_operators_on_two_types():
     """Some pairs of types; the next test has all."""
-    for a, b in random.Random(sign).sample(PAIRS, 6):
-        check_pair(sign, a, b)
+    for sign in OPERATORS:
+        for a, b in [("HUGEINT", "HUGEINT"), *random.Random(sign).sample(PAIRS, 2)]:
+            check_pair(sign, a, b)
 
 
 @pytest.mark.long
@@ -154,76 +157,31 @@ def nested(chance: random.Random, names: list[str], depth: int) -> tuple[str, De
     return f"({left} {sign} {right})", value
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_operators_in_operators(seed):
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)])
+def test_operators_in_operators(seeds):
     """What a part can be at most is known from its own parts: a product of sums, a sum of remainders, and so on."""
-    chance = random.Random(seed)
-    schema = {f"c{i}": chance.choice(list(INTEGERS)) for i in range(3)}
-    rows = [tuple(chance.choice(extremes(kind)) for kind in schema.values()) for _ in range(40)]
-    for depth in (2, 2, 3, 4):
-        text, of = nested(chance, list(schema), depth)
-        expected = [of(dict(zip(schema, row, strict=True))) for row in rows]
-        assert values(schema, rows, text) == expected, text
+    for seed in seeds:
+        chance = random.Random(seed)
+        schema = {f"c{i}": chance.choice(list(INTEGERS)) for i in range(3)}
+        rows = [tuple(chance.choice(extremes(kind)) for kind in schema.values()) for _ in range(40)]
+        for depth in (2, 2, 3, 4):
+            text, of = nested(chance, list(schema), depth)
+            expected = [of(dict(zip(schema, row, strict=True))) for row in rows]
+            assert values(schema, rows, text) == expected, text
 
 
 def test_a_product_of_many_columns_does_not_double_with_each():
-    text = " * ".join(["x"] * 60)
+    text = " * ".join(["x"] * 30)
     one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
-    assert len(one.text) < 120_000
-    assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**60, 4**60]
+    assert len(one.text) < 60_000
+    assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**30, 4**30]
 
 
-@pytest.mark.parametrize("text", ["a * abs(a - 9223372036854775808)", "abs(a - 9223372036854775808) * a"])
-def test_a_product_that_is_the_smallest_number_does_not_stop(text):
+def test_a_product_that_is_the_smallest_number_does_not_stop():
     """DuckDB refuses to multiply to the smallest HUGEINT, which is within the type."""
     rows = [(-(2**63),), (-(2**63) + 1,), (0,), (2**63 - 1,)]
-    assert values({"a": "BIGINT"}, rows, text) == [a * abs(a - 2**63) for (a,) in rows]
-
-
-# A value that is legal stays one where two types meet that have no narrow type in common.
-MEETING = {
-    "h > 0.5": True,
-    "h IN (1, 2.5)": False,
-    "p38 > r": True,
-    "s <> u": True,
-    "u NOT IN (s, s2)": True,
-    "u NOT IN (7, s2, a, s)": True,
-    "ts < ns": True,
-    "d < ns": True,
-    "left(s, a) = s": True,
-    "substring(s, 1, a) = s": True,
-    "list_extract(string_split(s, ','), a) IS NULL": True,
-    "p + 100000 = 100999.9": True,
-    "a % p < p": True,
-    "p IN (5, 100000.25)": False,
-    "coalesce(u, 300) = 5": True,
-    "u > -1": True,
-    "d - u = DATE '2019-12-27'": True,
-    "greatest(h, 0.5) > 1e38": True,
-}
-MET = {
-    "h": ("HUGEINT", str(MOST)),
-    "p38": ("DECIMAL(38,0)", "9" * 38),
-    "r": ("DECIMAL(38,38)", "0.5"),
-    "s": ("VARCHAR", "300"),
-    "s2": ("VARCHAR", "400"),
-    "u": ("UTINYINT", "5"),
-    "a": ("BIGINT", str(2**63 - 1)),
-    "p": ("DECIMAL(4,1)", "999.9"),
-    "d": ("DATE", "2020-01-01"),
-    "ts": ("TIMESTAMP", "1500-01-01"),
-    "ns": ("TIMESTAMP_NS", "2020-06-01"),
-}
-
-
-@pytest.mark.parametrize("text", MEETING)
-def test_types_that_meet_lose_no_value(text):
-    one = validated("filter", text, {name: Column(Kind.OTHER, kind) for name, (kind, _) in MET.items()})
-    made = ", ".join(f"CAST('{value}' AS {kind}) AS {name}" for name, (kind, value) in MET.items())
-    with duckdb.connect() as connection:
-        assert connection.execute(f"SELECT ({one.text}) FROM (SELECT {made})").fetchall() == [
-            (MEETING[text],)
-        ]
+    for text in ("a * abs(a - 9223372036854775808)", "abs(a - 9223372036854775808) * a"):
+        assert values({"a": "BIGINT"}, rows, text) == [a * abs(a - 2**63) for (a,) in rows]
 
 
 SUMMED = [
@@ -250,47 +208,36 @@ def test_sums_of_a_unit_s_rows(over):
         schema = {"x": Column(Kind.INTEGER, kind)}
         for name, result in (("sum", expected), ("avg", sum(there) / len(there) if there else None)):
             one = unit_aggregate("y", f"{name}(x)", schema)
+            inner = f"SELECT ({one.value}) AS v FROM (VALUES {listed}) AS t(x)"
+            text = f"SELECT y, typeof(y) FROM (SELECT {one.sql('v', over)} AS y FROM ({inner})) LIMIT 1"
             with duckdb.connect() as connection:
-                inner = f"SELECT ({one.value}) AS v FROM (VALUES {listed}) AS t(x)"
-                ((found, type_name),) = connection.execute(
-                    f"SELECT y, typeof(y) FROM (SELECT {one.sql('v', over)} AS y FROM ({inner})) LIMIT 1"
-                ).fetchall()
+                ((found, type_name),) = connection.execute(text).fetchall()
             assert found == result if name == "sum" or not there else found == pytest.approx(result)
             assert type_name == one.type_name == {"sum": "HUGEINT", "avg": "DOUBLE"}[name]
 
 
-# 300 people, as a database declares their columns.
-SHOP = {
-    "id": ("INTEGER", [str(i) for i in range(300)]),
-    "cents": ("INTEGER", [str(100_000 + i * 1000) for i in range(300)]),
-    "quantity": ("INTEGER", ["20000"] * 300),
-    "age": ("TINYINT", [str(i % 100) for i in range(300)]),
-    "score": ("UTINYINT", [str(i % 100) for i in range(300)]),
-}  # fmt: skip
-
-
-NARROW = {
-    "cents * quantity": lambda i: (100_000 + i * 1000) * 20_000,
-    "age * 2": lambda i: i % 100 * 2,
-    "score - 50": lambda i: i % 100 - 50,
-    "-score": lambda i: -(i % 100),
-}
-
-
-@pytest.mark.parametrize("text", NARROW)
-def test_arithmetic_of_narrow_columns_keeps_every_row(openers, text):
+def test_arithmetic_of_narrow_columns_keeps_every_row(openers):
     """The expressions of the first report, of columns that are as narrow as they can be, in one piece and in stages."""
-    for name in ("duckdb", "stages"):
-        table = Table(openers(name)(SHOP), "id").with_columns(y=text)
+    shop = {
+        "id": ("INTEGER", [str(i) for i in range(300)]),
+        "cents": ("INTEGER", [str(100_000 + i * 1000) for i in range(300)]),
+        "quantity": ("INTEGER", ["20000"] * 300),
+        "score": ("UTINYINT", [str(i % 100) for i in range(300)]),
+    }
+    for name, text, of in (
+        ("duckdb", "cents * quantity", lambda i: (100_000 + i * 1000) * 20_000),
+        ("stages", "score - 50", lambda i: i % 100 - 50),
+    ):
+        table = Table(openers(name)(shop), "id").with_columns(y=text)
         question = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count())
-        found = Counter[int | None]()
+        found = Counter[int]()
         for batch in table._engine.statistics(question.plan(epsilon=1, delta=1e-6).exact, 1000):
             for row in batch.to_pylist():
-                key = row.pop("y")
-                found[None if key is None else int(key)] += max(row.values())
-        assert found == Counter(NARROW[text](i) for i in range(300))
+                found[int(row.pop("y"))] += max(row.values())
+        assert found == Counter(of(i) for i in range(300))
 
 
+@pytest.mark.long
 def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_free):
     """Groups, public groups, bounds that a release finds, previews, quantiles and counts of distinct values."""
     with duckdb.connect(f"{tmp_path}/shop.db") as connection:
@@ -301,19 +248,13 @@ def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_fr
     table = sf.scan(f"{tmp_path}/shop.db/rows", privacy_unit="id").with_columns(
         key="k * 100", big="large * 4 + k", wide="v + 1"
     )
-    assert [table.schema[name].type_name for name in ("key", "big", "wide")] == [
-        "BIGINT",
-        "HUGEINT",
-        "HUGEINT",
-    ]
+    kinds = [table.schema[name].type_name for name in ("key", "big", "wide")]
+    assert kinds == ["BIGINT", "HUGEINT", "HUGEINT"]
     budget = {"epsilon": 10, "delta": 1e-6}
     by_key = table.group_by("big").bound(groups=1, rows=1).agg(n=sf.count()).release(**budget).to_arrow()
     assert by_key["big"].to_pylist() == [2**64, 2**64 + 1, 2**64 + 2]
-    public = (
-        table.group_by("big", keys=[Decimal(2**64), Decimal(2**64 + 7)])
-        .bound(groups=1, rows=1)
-        .agg(n=sf.count())
-    )
+    keys = [Decimal(2**64), Decimal(2**64 + 7)]
+    public = table.group_by("big", keys=keys).bound(groups=1, rows=1).agg(n=sf.count())
     assert public.release(**budget).to_arrow()["n"].to_pylist() == [1000, 0]
     question = table.bound(rows=1).agg(
         m=sf.mean("wide", lower=0, upper=200),
@@ -345,34 +286,18 @@ def test_a_union_of_two_types_of_whole_numbers_holds_both():
     assert {(int(row["k"]), int(row["u"])) for row in found} == expected
 
 
-@pytest.mark.noise_cannot_matter("types alone are compared")
-@pytest.mark.parametrize(
-    "key",
-    [
-        "year(d) * 100 + month(d)",
+def test_keys_of_the_calendar_stay_64_bits():
+    rows = pa.table(
+        {"id": [1], "d": [dt.date(2024, 5, 17)], "t": [dt.datetime(2024, 5, 17, 13)], "s": ["ab"]}
+    )
+    for key in (
         "EXTRACT(YEAR FROM d) * 10000 + EXTRACT(MONTH FROM d) * 100 + day(d)",
         "hour(t) * 3600 + minute(t) * 60 + second(t)",
         "date_part('year', d) * 53 + week(d)",
         "length(s) * 1000",
-        "dayofweek(d) + 1",
-    ],
-)
-def test_keys_of_the_calendar_stay_64_bits(key):
-    rows = pa.table(
-        {
-            "id": [1, 2],
-            "d": [dt.date(2024, 5, 17)] * 2,
-            "t": [dt.datetime(2024, 5, 17, 13)] * 2,
-            "s": ["ab"] * 2,
-        }
-    )
-    keyed = sf.scan(rows, privacy_unit="id").with_columns(k=key)
-    assert keyed.schema["k"].type_name == "BIGINT"
-    shown = (
-        keyed.group_by("k")
-        .bound(groups=1, rows=1)
-        .agg(n=sf.count())
-        .release(epsilon=1000, delta=1e-6)
-        .to_arrow()
-    )
-    assert shown.schema.field("k").type == pa.int64()
+    ):
+        keyed = sf.scan(rows, privacy_unit="id").with_columns(k=key).group_by("k").bound(groups=1, rows=1)
+        assert keyed.schema["k"].type_name == "BIGINT"
+        plan = keyed.agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
+        (batch,) = keyed._engine.statistics(plan.exact, 10)
+        assert batch.schema.field("k").type == pa.int64()

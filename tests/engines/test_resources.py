@@ -1,11 +1,14 @@
-"""Memory, threads and the folder to spill in: what is taken, refused, and that no number follows from it."""
+"""Memory, threads and the folder to spill in: what is taken and refused, and that nobody else sees what is spilled."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -57,105 +60,53 @@ def test_every_source_takes_them(tmp_path):
         assert found["memory_limit"] == "1.0 GiB"
         assert found["threads"] == "1"
         assert Path(found["temp_directory"]).parents[1] == spilled
+    source = sf.scan(tmp_path / "rows.parquet", privacy_unit="id", **limits)._engine._source.again(["id"])
+    with source.session() as session:  # a second reading of Parquet keeps them
+        assert session.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
+    release = sf.sql(SQL, tables={"t": ROWS}, memory_limit="1GiB", threads=1)
+    assert settings(release)["threads"] == "1"
 
 
-def test_a_second_reading_of_parquet_keeps_them(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"id": [1, 2]}), path)
-    limits = {"memory_limit": "1GiB", "threads": 1, "temp_directory": tmp_path}
-    source = sf.scan(path, privacy_unit="id", **limits)._engine._source.again(["id"])
-    with source.session() as session:
-        found = session.execute(
-            "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
-        ).fetchone()
-    assert found[0] == "1.0 GiB"
-    assert Path(found[1]).parents[1] == tmp_path
-
-
-def test_the_default_is_a_share_of_the_machine():
-    table = sf.scan(ROWS, privacy_unit="id")
-    bytes_ = int(0.8 * machine_memory())
-    limit = settings(table)["memory_limit"]
-    assert abs(float(limit.split()[0]) - bytes_ / 1024**3) < 0.1 if limit.endswith("GiB") else True
-    assert Resources().settings == {"memory_limit": f"{bytes_}B"}
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("4GB", 4 * 10**9),
-        ("512MiB", 512 << 20),
-        (" 1.5 gib ", 3 << 29),
-        ("100000KB", 10**8),
-        ("2TB", 2 * 10**12),
-    ],
-)
-def test_amounts(text, size):
-    assert checked_resources(text, None, None).memory_bytes == size
-
-
-def test_shares(monkeypatch):
+def test_amounts(monkeypatch):
     monkeypatch.setattr(resources, "machine_memory", lambda: 8 << 30)
-    assert checked_resources("50%", None, None).memory_bytes == 4 << 30
-    assert checked_resources("100%", None, None).memory_bytes == 8 << 30
+    sizes = {"4GB": 4 * 10**9, "512MiB": 512 << 20, " 1.5 gib ": 3 << 29, "2TB": 2 * 10**12, "50%": 4 << 30}
+    assert {text: checked_resources(text, None, None).memory_bytes for text in sizes} == sizes
+    assert Resources().settings == {"memory_limit": f"{int(0.8 * (8 << 30))}B"}
 
 
-BAD_AMOUNTS = [
-    "",
-    "4",
-    "4 bytes",
-    "-1GB",
-    "1e9B",
-    "GB",
-    "99MB",
-    "0%",
-    "101%",
-    "1GB; SET threads = 1",
-    4_000_000_000,
-    True,
-    ["1GB"],
-]
-
-
-@pytest.mark.parametrize("value", BAD_AMOUNTS)
-def test_amounts_that_are_none(value):
-    with pytest.raises(ParameterError, match="memory_limit is .*, but must be at least 100MB, such as '4GB'"):
-        sf.scan(ROWS, privacy_unit="id", memory_limit=value)
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, "2", True])
-def test_threads_that_are_none(value):
-    with pytest.raises(ParameterError, match="threads is .*, but must be a whole number of at least 1"):
-        sf.scan(ROWS, privacy_unit="id", threads=value)
-
-
-@pytest.mark.parametrize("value", ["nowhere", "file", "", "a\0b", b"bytes", 1, "closed"])
-def test_folders_that_are_none(value, tmp_path, monkeypatch):
+def test_limits_that_are_none(tmp_path, monkeypatch):
+    """They are refused before a source is looked at."""
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     Path("closed").mkdir(mode=0o500)
     monkeypatch.setattr(os, "access", lambda path, how: Path(path).stat().st_mode & 0o200)
-    with pytest.raises(
-        ParameterError, match="temp_directory is .* must be a folder that is there and that you"
+    amounts = (
+        "",
+        "4",
+        "-1GB",
+        "1e9B",
+        "GB",
+        "99MB",
+        "0%",
+        "101%",
+        "1GB; SET threads = 1",
+        4_000_000_000,
+        True,
+    )
+    for name, values, told in (
+        ("memory_limit", amounts, "at least 100MB, such as '4GB'"),
+        ("threads", (0, -1, 1.0, "2", True), "a whole number of at least 1"),
+        (
+            "temp_directory",
+            ("nowhere", "file", "", "a\0b", b"bytes", 1, "closed"),
+            "a folder that is there and that",
+        ),
     ):
-        sf.scan(ROWS, privacy_unit="id", temp_directory=value)
-
-
-def test_they_are_checked_before_a_source_is_looked_at():
-    with pytest.raises(ParameterError, match="memory_limit"):
-        sf.scan("no such file.parquet", privacy_unit="id", memory_limit="much")
-
-
-@pytest.mark.parametrize("given", [{"memory_limit": "1GB"}, {"threads": 1}, {"temp_directory": "."}])
-def test_workers_have_limits_of_their_own(given):
-    with pytest.raises(QueryError, match=f"{next(iter(given))} is for rows that are read in this process"):
-        sf.scan(ROWS.schema, privacy_unit="id", **given)
-
-
-def test_sql_takes_them():
-    release = sf.sql(SQL, tables={"t": ROWS}, memory_limit="1GiB", threads=1)
-    with release._engine._source.session() as session:
-        assert session.execute("SELECT current_setting('threads')").fetchone() == (1,)
+        for value in values:
+            with pytest.raises(ParameterError, match=f"{name} is .* must be {told}"):
+                sf.scan("no such file.parquet", privacy_unit="id", **{name: value})
+        with pytest.raises(QueryError, match=f"{name} is for rows that are read in this process"):
+            sf.scan(ROWS.schema, privacy_unit="id", **{name: values[0]})
     with pytest.raises(ParameterError, match="threads is 0"):
         sf.sql(SQL, tables={"t": ROWS}, threads=0)
 
@@ -180,67 +131,6 @@ def test_limits_of_control_groups(tmp_path, monkeypatch):
     assert machine_memory.__wrapped__() > 1 << 30
     own.unlink()
     assert machine_memory.__wrapped__() > 1 << 30
-
-
-# Where rows are spilled.
-
-SPILLS = """
-import os, sys
-import pyarrow as pa
-import sfumato as sf
-from sfumato.query.engine_protocol import ExactQuery
-from sfumato.transformations import CountUnits
-import duckdb
-rows = "rows.parquet"
-duckdb.execute("SET enable_progress_bar = false")
-duckdb.execute(f"COPY (SELECT i % 1_500_000 AS id, 'a private row ' || i AS k FROM range(3_000_000) t(i)) TO '{rows}'")
-table = sf.scan(rows, privacy_unit="id", memory_limit="100MB", threads=1, temp_directory="spilled")
-query = ExactQuery((), "id", ("k",), None, 1, (CountUnits(),))
-groups, most = 0, 0
-for batch in table._engine.statistics(query, 1 << 16):
-    files = [(path, name) for path, _, names in os.walk("spilled") for name in names]
-    most = max(most, len(files))
-    groups += batch.num_rows
-(folder,) = os.listdir("spilled")
-print(groups, most > 0, oct(os.stat(f"spilled/{folder}").st_mode & 0o777), len(os.listdir(os.environ["TMPDIR"])))
-sys.stdout.flush()
-if len(sys.argv) > 1:
-    os.kill(os.getpid(), 9)
-"""
-
-
-def spilled(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "spilled").mkdir(exist_ok=True)
-    (folder / "temporary").mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, "-c", SPILLS, *arguments],
-        cwd=folder,
-        env=os.environ | {"TMPDIR": str(folder / "temporary")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.long
-def test_rows_are_spilled_where_it_is_said_and_nobody_else_enters(tmp_path):
-    done = spilled(tmp_path)
-    assert done.stdout == "1500000 True 0o700 0\n", done.stderr
-    assert list((tmp_path / "spilled").iterdir()) == []
-
-
-@pytest.mark.long
-def test_what_a_killed_process_left_there_is_swept_by_the_next(tmp_path):
-    assert spilled(tmp_path, "killed").stdout.startswith("1500000 True")
-    (left,) = (tmp_path / "spilled").iterdir()
-    assert re.match(resources.LOCKED, left.name)
-    code = """
-import sfumato as sf, pyarrow as pa
-rows = sf.scan(pa.table({"id": [1]}), privacy_unit="id", temp_directory="spilled")
-rows.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    assert list((tmp_path / "spilled").iterdir()) == []
 
 
 def test_each_place_has_a_folder(tmp_path):
@@ -270,22 +160,6 @@ def test_how_far_a_release_is_is_known():
     assert any(part is not None and 0 < part < 1 for part in seen)
 
 
-def test_few_threads_and_little_memory_change_no_number():
-    count = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
-    found = [
-        pa.Table.from_batches(
-            sf.scan(ROWS, privacy_unit="id", **limits)._engine.statistics(count, 100)
-        ).to_pylist()
-        for limits in ({}, {"memory_limit": "100MB", "threads": 1})
-    ]
-    assert found[0] == found[1]
-
-
-def test_a_connection_without_a_word_takes_the_default():
-    found = connect().execute("SELECT current_setting('threads')").fetchone()
-    assert found[0] >= 1
-
-
 def test_where_there_is_no_place_for_rows_it_is_said(monkeypatch, tmp_path):
     """As in a container that can be read alone; not that the source cannot be read, which it can."""
 
@@ -302,3 +176,216 @@ def test_where_there_is_no_place_for_rows_it_is_said(monkeypatch, tmp_path):
             resources.spill_folder()
         with pytest.raises(EngineError, match="can be made in " + re.escape(str(tmp_path))):
             sf.scan(str(tmp_path / "a.parquet"), privacy_unit="id", temp_directory=tmp_path)
+
+
+# Folders that nobody else sees, and that end with their process.
+
+SPILLING = """
+import os, sys
+from sfumato.engines.duckdb.connection import connect
+database = connect()
+database.execute("SET memory_limit = '60MB'")
+database.execute("SET threads = 1")
+database.execute("SET enable_progress_bar = false")
+database.execute("CREATE TEMP TABLE t AS SELECT 'a private row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)")
+expected = [(6_000_000, 17_999_997_000_000)]
+def seen():
+    return database.execute("SELECT count(*), sum(CAST(k[15:] AS BIGINT)) FROM t").fetchall()
+"""
+
+
+def spilled(code: str, folder: Path, **options) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TMPDIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", SPILLING + code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.long
+def test_only_the_owner_enters_the_folder_of_spilled_rows(tmp_path):
+    code = """
+for path, folders, files in os.walk(os.environ["TMPDIR"]):
+    print(oct(os.stat(path).st_mode & 0o777), len(files))
+"""
+    done = spilled(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    _, outer, inner = (line.split() for line in done.stdout.splitlines())
+    assert outer == ["0o700", "0"]
+    assert int(inner[1]) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_child_that_ends_leaves_its_parents_rows_alone(tmp_path):
+    """Through every clean-up of Python and of DuckDB, and beside it one that ends at once."""
+    code = """
+def walked():
+    return sorted((path, os.stat(path).st_mode, tuple(sorted(files))) for path, _, files in os.walk(os.environ["TMPDIR"]))
+before = walked()
+for end in (sys.exit, os._exit, sys.exit):
+    child = os.fork()
+    if child == 0:
+        end(0)
+    print(os.waitpid(child, 0)[1], walked() == before)
+print(seen() == expected)
+"""
+    done = spilled(code, tmp_path)
+    assert done.stdout.splitlines() == ["0 True"] * 3 + ["True"], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
+    done = spilled("os.kill(os.getpid(), 9)", tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert any(p.is_file() for p in left.rglob("*"))
+    done = spilled("print(len(os.listdir(os.environ['TMPDIR'])))", tmp_path)
+    assert done.stdout == "1\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_what_a_killed_process_left_is_swept_while_its_child_lives(tmp_path):
+    """A lock that a child inherits would keep the folder as long as the child lives."""
+    code = """
+if os.fork() == 0:
+    os.close(1), os.close(2)
+    sys.stdin.read()
+    os._exit(0)
+os.kill(os.getpid(), 9)
+"""
+    reader, writer = os.pipe()
+    try:
+        assert spilled(code, tmp_path, stdin=reader).returncode == -signal.SIGKILL
+        assert len(list(tmp_path.iterdir())) == 1
+        spilled("", tmp_path)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(resources, "_mine", {})
+    yield tmp_path
+    resources._remove()
+
+
+def test_what_lives_is_not_swept(folder, in_child):
+    mine = Path(resources.spill_folder())
+    for _ in range(3):
+        in_child(resources.sweep_spill_folders)
+        resources.sweep_spill_folders()
+    assert list(folder.iterdir()) == [mine]
+
+
+def test_nothing_else_is_swept(folder, monkeypatch):
+    (folder / f"{resources.NEW}x").mkdir()
+    (folder / "sfumato-x").mkdir()
+    (folder / "kept").mkdir()
+    (folder / "kept" / "file").touch()
+    (folder / f"{resources.LOCKED}link").symlink_to(folder / "kept")
+    (folder / f"{resources.LOCKED}file").touch()
+    dead = folder / f"{resources.LOCKED}dead"
+    (dead / "0").mkdir(parents=True)
+    (dead / "0" / "link").symlink_to(folder / "kept")
+    before = {p.name for p in folder.iterdir()}
+    resources.sweep_spill_folders()
+    assert before - {p.name for p in folder.iterdir()} == {dead.name}
+    assert (folder / "kept" / "file").exists()
+    dead.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
+    resources.sweep_spill_folders()
+    assert dead.exists()  # somebody else's
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o777])
+def test_the_folder_is_its_owners_whatever_new_files_are(mask, folder, monkeypatch):
+    made = tempfile.mkdtemp
+    seen = []
+
+    def look(*arguments, **options):
+        path = made(*arguments, **options)
+        seen.append(path)
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", look)
+    opened = os.open
+
+    def check(path, *rest, **options):
+        if str(path) in seen:  # which root could open anyway
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        return opened(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", check)
+    before = os.umask(mask)
+    try:
+        mine = resources.spill_folder()
+    finally:
+        os.umask(before)
+    assert seen and stat.S_IMODE(os.stat(mine).st_mode) == 0o700
+
+
+def test_a_folder_that_was_cleared_away_or_opened_is_made_again(folder, in_child):
+    mine = Path(resources.spill_folder())
+    mine.chmod(0o755)
+    assert resources.spill_folder() == str(mine) and stat.S_IMODE(mine.stat().st_mode) == 0o700
+    mine.rmdir()
+    assert resources.spill_folder() == str(mine)
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o700
+    in_child(resources.sweep_spill_folders)
+    assert mine.exists()
+
+
+def test_a_folder_that_cannot_be_made_again_closes_no_other_file(folder):
+    resources.spill_folder()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir()
+    folder.rmdir()
+    with pytest.raises(EngineError, match="no folder for rows that do not fit in memory can be made"):
+        resources.spill_folder()
+    with (
+        open(os.devnull) as other,
+        pytest.raises(EngineError, match="no folder for rows"),
+    ):  # which may have the lock's number
+        resources.spill_folder()
+    assert other.closed
+    folder.mkdir()
+    assert os.path.isdir(resources.spill_folder())
+
+
+def test_a_sweep_removes_what_it_has_locked_alone(folder, monkeypatch):
+    """And not what was made again under that name since."""
+    mine = Path(resources.spill_folder())
+    locked = resources.fcntl.flock
+
+    def late(opened, how):
+        monkeypatch.setattr(resources.fcntl, "flock", locked)
+        mine.rmdir()
+        (Path(resources.spill_folder()) / "rows").touch()
+        locked(opened, how)
+
+    monkeypatch.setattr(resources.fcntl, "flock", late)
+    resources.sweep_spill_folders()
+    assert (mine / "rows").exists()
+
+
+def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
+    mine = Path(resources.spill_folder())
+    mine.rmdir()
+    mine.symlink_to("/")
+    with pytest.raises(EngineError, match="set TMPDIR"):
+        connect()
+    mine.unlink()
+    mine.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
+    with pytest.raises(EngineError, match="set TMPDIR"):
+        connect()

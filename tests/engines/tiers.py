@@ -13,12 +13,10 @@ JOBS = ("spark", "beam")
 # and of Beam compute the same stages, which have all cases without a cluster: the first case is asked of both, then
 # every second one of Spark and the others of Beam. With SFUMATO_LONG both have all.
 IN_TURN = {
-    "test_bad_input.py::test_admissible_extremes_are_answered_or_refused_in_words",
     "test_hostile_sources.py::test_stages_bear_it",
     "test_inside_on_workers.py::test_spark_and_beam_compute_what_one_machine_does",
     "test_neighbours.py::test_a_unit_changes_no_more_than_is_claimed",
     "test_neighbours.py::test_planted_defects_are_seen",
-    "test_nested_values.py::test_on_each_engine",
     "test_noise.py::test_error_bars_cover_on_each_engine",
     "test_noise.py::test_groups_are_shown_as_often_as_the_rule_says",
     "test_noise.py::test_less_noise_or_none_is_seen",

@@ -1,4 +1,4 @@
-"""Whether arithmetic in SQL can overflow: ranges of all that a statement computes, in the plan that DuckDB binds.
+"""Overflows of arithmetic in SQL: ranges of all that a statement computes, in the plan that DuckDB binds.
 
 `Overflows` walks that plan, in which every operation has the type that DuckDB gave it, with an interval for each
 value. Columns of a table have the range of their type, or one that is known. A table has at most `ROWS` rows.
