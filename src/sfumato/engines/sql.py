@@ -407,7 +407,7 @@ def _public_names(query: SqlQuery) -> list[str]:
 
 # An address with a user in it, perhaps with a password, or with a password as an option.
 _SECRET = re.compile(
-    r"""://(?:[^\s'"]|''|"")*(@|[?&](password|sig|signature|token|x-amz-[a-z-]+)=)""", re.IGNORECASE
+    r"""://(?:[^\n'"]|''|"")*(@|[?&](password|sig|signature|token|x-amz-[a-z-]+)=)""", re.IGNORECASE
 )
 # Gives a table of a private SELECT, from its name and the privacy unit's column.
 OpenTable = Callable[["SqlQuery", str, str], Any]
