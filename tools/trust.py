@@ -149,10 +149,9 @@ BASE = (
             "exact/library_settings.py",
         ),
         (
-            "tests/noise/test_exactness.py",
-            "tests/noise/test_words.py",
-            "tests/noise/test_rounded.py",
-            "tests/noise/test_statistics.py",
+            "tests/noise/test_sampler.py",
+            "tests/noise/test_random_words.py",
+            "tests/noise/test_laws.py",
         ),
     ),
     Part(
@@ -244,7 +243,7 @@ BASE = (
             "noise/k_norm/sampling.py",
             "noise/k_norm/cone_noise.py",
         ),
-        ("tests/noise/test_exactness.py", "tests/engines/test_k_norm.py"),
+        ("tests/noise/k_norm/test_draws.py", "tests/engines/test_k_norm.py"),
     ),
     Part(
         "Distinct values",

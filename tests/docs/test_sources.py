@@ -81,7 +81,7 @@ def test_every_section_has_its_code_and_tests() -> None:
     [
         ("6.4 Bias", "Bias", "6.4 Bias"),
         ("`src/sfumato/snapping/snapping_law.py`, `src/sfumato/snapping/snapping_law.py`", "", "6.4 Bias"),
-        ("`test_every_float_and_step`, `test_exact_ties_go_up`", "", "4.2 Rounding"),
+        ("`test_random_floats`, `test_exact_ties_go_up`", "", "4.2 Rounding"),
         ("12. The largest", "12) The largest", "correction 12"),
         ("| 15, 16, 21 |", "| 15, 21 |", "correction 16"),
     ],
@@ -89,6 +89,6 @@ def test_every_section_has_its_code_and_tests() -> None:
 def test_what_is_lacking_is_found(there: str, instead: str, what: str) -> None:
     assert there in PAGE
     page = PAGE.replace(there, instead).replace(
-        "`tests/snapping/test_lattice.py`: ", "" if "4.2" in what else "`tests/snapping/test_lattice.py`: "
+        "`tests/snapping/test_release.py`: ", "" if "4.2" in what else "`tests/snapping/test_release.py`: "
     )
     assert any(found.startswith(what) for found in lacking(page))

@@ -103,13 +103,21 @@ def draws() -> Any:
     for kind in (Laplace, Gaussian):
         for unit in (1000, "1/3", 2**50):
             yield kind(unit).rounded(150, SeededWords(1)).tolist()  # one by one
-            yield kind(unit).rounded(400, SeededWords(1)).tolist()[::7]  # by a table
     yield bernoulli("1/3", 20, SeededWords(1)).tolist()
     mechanism = SnappingMechanism(1, lower=0, upper=10)
-    yield mechanism.release([0.1, 3.0, 9.9] * 5, SeededWords(1)).tolist()
     yield [mechanism.release(v, SeededWords(2)) for v in (0.1, 5, 12)]
     law = mechanism.law(5)
     yield [law.probability(0), law.variance, law.bias, law.accuracy(0.05), mechanism.accuracy(0.05)]
+
+
+def tables() -> Any:
+    from sfumato.noise import Gaussian, Laplace, SeededWords
+    from sfumato.snapping import SnappingMechanism
+
+    for kind in (Laplace, Gaussian):
+        for unit in (1000, "1/3", 2**50):
+            yield kind(unit).rounded(400, SeededWords(1)).tolist()[::7]
+    yield SnappingMechanism(1, lower=0, upper=10).release([0.1, 3.0, 9.9] * 5, SeededWords(1)).tolist()
 
 
 def tolerances() -> Any:
@@ -202,6 +210,7 @@ def releases() -> Any:
 PARTS = {
     "laws": laws,
     "draws": draws,
+    "tables": tables,
     "tolerances": tolerances,
     "accounting": accounting,
     "releases": releases,

@@ -22,7 +22,7 @@ from sfumato.exact.library_settings import Isolated, isolated, library_defaults
 
 PACKAGE = Path(sfumato.__file__).parent
 SCRIPT = Path(__file__).parent / "hostile.py"
-PARTS = ["laws", "draws", "tolerances", "accounting", "releases"]
+PARTS = ["laws", "draws", "tables", "tolerances", "accounting", "releases"]
 
 
 @cache
@@ -43,37 +43,20 @@ def assert_same(hostile, parts):
 
 def test_draws_and_laws_are_the_same_bits_in_a_hostile_process():
     """Before, seeded Laplace noise of scale 1000 began with -3 in place of -31, or nothing ended."""
-    clean = computed("laws", "draws")
-    assert clean["draws"][1].startswith("[-31, ")
+    assert computed("laws", "draws")["draws"][0].startswith("[-31, ")
     assert_same(["traps", "numpy", "decimal", "duckdb"], ["laws", "draws"])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("hostile", ["gmpy2", "traps", "numpy", "decimal", "locale", "duckdb"])
-def test_every_number_is_the_same_with_one_library_set_otherwise(hostile):
-    assert_same([hostile], PARTS)
-
-
-@pytest.mark.long
-def test_every_number_is_the_same_with_all_of_them_set_otherwise():
-    assert_same(["gmpy2", "numpy", "decimal", "locale", "duckdb"], PARTS)
+@pytest.mark.parametrize("hostile", [["gmpy2", "numpy", "decimal", "locale", "duckdb"], ["traps"]], ids=str)
+def test_every_number_is_the_same_with_libraries_set_otherwise(hostile):
+    assert_same(hostile, PARTS)
 
 
 # The one module that may use gmpy2, and what of it knows no context.
 GMPY2 = "exact/outward_rounding.py"
-WITHOUT_CONTEXT = {
-    "context",
-    "mpq",
-    "mpz",
-    "iroot",
-    "pack",
-    "unpack",
-    "get_exp",
-    "is_finite",
-    "RoundDown",
-    "RoundUp",
-    "RoundToNearest",
-}
+WITHOUT_CONTEXT = {"context", "mpq", "mpz", "iroot", "pack", "unpack", "get_exp", "is_finite"}
+WITHOUT_CONTEXT |= {"RoundDown", "RoundUp", "RoundToNearest"}
 # What asks DuckDB's default connection, by whatever name; `connect` opens a database of its own.
 OF_DUCKDB = {"connect", "Error", "DuckDBPyConnection", "DuckDBPyRelation", "__version__"}
 
@@ -107,6 +90,7 @@ def imported(tree):
             yield str(node.module)
 
 
+@pytest.mark.long
 def test_mpfr_is_used_in_one_module_and_there_in_contexts_of_ours():
     trees = modules()
     users = {name: tree for name, tree in trees.items() if "gmpy2" in set(imported(tree))}
@@ -123,6 +107,7 @@ def test_mpfr_is_used_in_one_module_and_there_in_contexts_of_ours():
             assert node.attr in WITHOUT_CONTEXT, f"gmpy2.{node.attr} uses the caller's context"
 
 
+@pytest.mark.long
 def test_nobody_asks_duckdb_s_default_connection_or_changes_settings_of_a_library():
     for name, tree in modules().items():
         other = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction as F
 from math import ceil, floor
 
@@ -31,7 +30,8 @@ from sfumato.framework import (
 from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace, permute_and_flip
 from sfumato.transformations import bound_groups
 
-steady = settings(derandomize=True, database=None, deadline=None, max_examples=200)
+steady = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+
 NUMBERS, DISTANCE = AtomDomain(F), AbsoluteDistance()
 
 
@@ -51,6 +51,7 @@ def part():
 
 
 PARTS = st.lists(part(), min_size=1, max_size=4)
+
 EIGHTHS = st.integers(-80, 80).map(lambda n: F(n, 8))
 
 
@@ -65,15 +66,6 @@ def too_far(chain, one, other):
 def test_outputs_of_a_product_are_no_further_apart_than_its_map(parts, data):
     members = st.lists(EIGHTHS, min_size=len(parts), max_size=len(parts))
     assert not too_far(product(parts), data.draw(members), data.draw(members))
-
-
-def test_maps_that_are_too_small_are_found():
-    """The largest constant, where maps are not linear; and a step too little."""
-    honest = product([steps(1), steps(3)])
-    one, other = (F(0), F(0)), (F(-1, 8), F(-1, 8))
-    assert not too_far(honest, one, other)
-    for wrong in (lambda d: F(3 * ceil(d)), lambda d: max(F(0), honest.map(d) - F(1, 8))):
-        assert too_far(replace(honest, stability_map=wrong), one, other)
 
 
 def test_the_map_of_a_product():

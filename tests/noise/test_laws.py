@@ -1,39 +1,24 @@
+"""Laws of rounded noise and of sums of noises, against mpmath, closed forms and draws."""
+
+from __future__ import annotations
+
 import math
-import pickle
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
-from sfumato.noise import Gaussian, Laplace, Law
+from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise.laws import RoundedNoise
+from sfumato.noise.noise_sums import NoiseSum, log10_outside
 
 laws = [Laplace, Gaussian]
-ks = [0.01, 0.5, 1, 5, 15, 16, 23, 24, 25, 100, 300]
-xs = [
-    0.0,
-    1e-300,
-    1e-9,
-    0.1,
-    0.3,
-    1.0,
-    2.5,
-    5.0,
-    8.3,
-    12.0,
-    20.0,
-    30.0,
-    37.4,
-    38.4,
-    38.6,
-    100.0,
-    700.0,
-    744.0,
-    746.0,
-]
+
+ks = [0.01, 1, 16, 25, 300]
+
+xs = [0.0, 1e-300, 0.3, 2.5, 8.3, 30.0, 38.4, 38.6, 100.0, 744.0, 746.0]
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +47,7 @@ def _close(ours: float, truth) -> bool:
 
 
 @pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("scale", [1, 0.1, "1/3", Fraction(7, 2), 1e-5])
+@pytest.mark.parametrize("scale", [1, "1/3", 1e-5])
 def test_tails_against_mpmath(law, scale):
     ours = law(scale)
     for y in xs:
@@ -75,29 +60,9 @@ def test_tails_against_mpmath(law, scale):
 
 
 @pytest.mark.parametrize("law", laws)
-def test_subnormal_tails_are_not_lost(law):
-    x = 744.0 if law is Laplace else 38.3
-    assert 0 < law(1).sf(x) < 2.3e-308
-
-
-@pytest.mark.parametrize("law", laws)
 def test_quantiles_against_mpmath(law):
     ours = law("2/3")
-    for p in [
-        1e-320,
-        1e-300,
-        1e-100,
-        1e-17,
-        1e-5,
-        0.1,
-        0.25,
-        0.4999999,
-        0.5 - 2**-54,
-        0.5 + 2**-53,
-        0.6,
-        0.99,
-        1 - 2**-53,
-    ]:
+    for p in [1e-320, 1e-100, 1e-5, 0.25, 0.5 - 2**-54, 0.5 + 2**-53, 0.6, 1 - 2**-53]:
         x = ours.tail_quantile(p)
         assert ours.quantile(p) == -x
         # The true quantile lies within a float of x: the tail takes p between x's two neighbours.
@@ -108,16 +73,6 @@ def test_quantiles_against_mpmath(law):
             return _outside(law, y) / 2 if v >= 0 else 1 - _outside(law, y) / 2
 
         assert tail(below) > _mpf(p) > tail(above)
-
-
-@pytest.mark.parametrize("law", laws)
-def test_quantile_ends(law):
-    assert law(3).quantile([0.0, 0.5, 1.0]).tolist() == [-math.inf, 0.0, math.inf]
-    assert law(3).tail_quantile([0.0, 0.5, 1.0]).tolist() == [math.inf, 0.0, -math.inf]
-    assert law(3).tail_quantile(0) == math.inf
-    for p in (-0.1, 1.1, math.nan):
-        with pytest.raises(ParameterError):
-            law(3).quantile(p)
 
 
 @pytest.mark.parametrize("law", laws)
@@ -134,17 +89,11 @@ def test_tolerances(law, k):
         assert _inside(law, below) < chance < _inside(law, above)
 
 
-def test_known_tolerances():
-    for k, multiplier in ((16, 8.30478542519411), (23, 10.0416376121756), (25, 10.4861701795641)):
-        assert math.isclose(Gaussian(sigma=1).tolerance(k), multiplier, rel_tol=1e-14)
-    assert Laplace(scale="1/50").tolerance(23) == 1.059189142777261
-
-
 @pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("scale", ["1/50", 1, "3.7", 1000, 2**30, 2**57])
+@pytest.mark.parametrize("scale", ["1/50", "3.7", 2**57])
 def test_rounded_tolerance_is_the_smallest(law, scale):
     ours = law(scale)
-    for k in (0.01, 0.5, 5, 15, 25, 300):
+    for k in (0.01, 5, 300):
         t = ours.rounded_tolerance(k)
         chance = mpmath.mpf(10) ** -_mpf(k)
         assert _outside(law, (t + mpmath.mpf(0.5)) / _mpf(ours.unit)) <= chance
@@ -177,7 +126,7 @@ def test_rounded_law(law):
 
 
 @pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("x", ["0", "1/3", "-1/3", "7", "-7", "40", "100000"])
+@pytest.mark.parametrize("x", ["0", "1/3", "-7", "100000"])
 def test_tail_bounds_enclose(law, x):
     ours = law("2/3")
     truth = _outside(law, abs(_mpf(x)) * 3 / 2) / 2
@@ -186,53 +135,6 @@ def test_tail_bounds_enclose(law, x):
         low, high = ours.tail_bounds(Fraction(x), bits)
         assert _mpf(low) <= truth <= _mpf(high)
         assert high - low <= Fraction(1, 2**bits) * (high if high >= Fraction(1, 2**2000) else 1)
-
-
-@pytest.mark.parametrize("law", laws)
-def test_tiny_tails_are_bounded_by_a_fraction_of_moderate_size(law):
-    for x in (10**6, 10**12, 10**400):
-        low, high = law(1).tail_bounds(x)
-        assert 0 <= low <= high <= Fraction(1, 2**65536)
-        assert high > 0
-
-
-@pytest.mark.parametrize("law", laws)
-def test_arrays_and_numbers(law):
-    ours = law(2)
-    x = np.array([[0.0, 1.0], [-2.0, math.inf]])
-    assert ours.sf(x).shape == (2, 2)
-    assert ours.sf(x)[0, 1] == ours.sf(1.0) == ours.sf(1) == ours.sf(Fraction(1)) == ours.sf(np.float64(1))
-    assert isinstance(ours.sf(np.float64(1)), float)
-    assert ours.sf(math.inf) == 0.0
-    assert ours.cdf(math.inf) == 1.0
-    assert math.isnan(ours.sf(math.nan))
-    assert ours.sf([]).shape == (0,)
-
-
-def test_values_of_a_law():
-    assert Laplace(scale=0.1).scale == Fraction(0.1)
-    assert Laplace(scale="0.1").scale == Fraction(1, 10)
-    assert Laplace("1/3") == Laplace(scale=Fraction(1, 3))
-    assert hash(Gaussian(2)) == hash(Gaussian(sigma=2.0))
-    assert Laplace(1) != Gaussian(1)
-    assert repr(Gaussian(sigma="1/3")) == "Gaussian(sigma=1/3)"
-    assert isinstance(Laplace(1), Law)
-    assert pickle.loads(pickle.dumps(Laplace(3))) == Laplace(3)
-    assert Laplace(3).variance == 18.0
-    assert Laplace(3).standard_deviation == math.sqrt(18)
-    assert (Gaussian(3).variance, Gaussian(3).standard_deviation) == (9.0, 3.0)
-    with pytest.raises(AttributeError):
-        Laplace(3).scale = Fraction(1)
-
-
-@pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "x", None, True])
-def test_bad_parameters(law, bad):
-    with pytest.raises(ParameterError):
-        law(bad)
-    for method in ("tolerance", "complementary_tolerance", "rounded_tolerance"):
-        with pytest.raises(ParameterError):
-            getattr(law(1), method)(bad)
 
 
 @pytest.mark.noise_cannot_matter("it looks at errors and shapes")
@@ -248,27 +150,124 @@ def test_bad_draws(law):
     assert law(2**57).rounded(2).shape == (2,)
 
 
-numbers = st.floats(-1e3, 1e3)
-scales = st.fractions(Fraction(1, 1000), 1000)
+@mpmath.workdps(60)
+@pytest.mark.parametrize("law", [Laplace(b) for b in ("0.0001", "0.3", 10**6)] + [Gaussian(s) for s in ("0.4", "1.9", 9)], ids=str)  # fmt: skip
+def test_variance_and_exponent_against_mpmath(law):
+    noise = RoundedNoise(law)
+    unit = mpmath.mpf(law.unit.numerator) / law.unit.denominator
+
+    def mass(m):
+        m = abs(m)
+        if isinstance(law, Laplace):
+            return (
+                mpmath.exp(-m / unit) * mpmath.sinh(1 / (2 * unit)) if m else -mpmath.expm1(-1 / (2 * unit))
+            )
+        tail = [
+            mpmath.erfc((m + h) / unit / mpmath.sqrt(2)) / 2 for h in (-mpmath.mpf(1) / 2, mpmath.mpf(1) / 2)
+        ]
+        return tail[0] - tail[1]
+
+    if isinstance(law, Laplace):
+        q = mpmath.exp(-1 / unit)
+        variance = 2 * mpmath.sinh(1 / (2 * unit)) * q * (1 + q) / (1 - q) ** 3
+    else:
+        variance = 2 * sum(m * m * mass(m) for m in range(1, int(40 * unit) + 40))
+    assert math.isclose(noise.variance, variance, rel_tol=1e-12, abs_tol=1e-300)
+    for part in (1e-3, 0.5, 0.999):
+        s = mpmath.mpf(part) * (1 / unit if isinstance(law, Laplace) else 8 / max(unit, 1))
+        if isinstance(law, Laplace):
+            up, down = q * mpmath.exp(s), q * mpmath.exp(-s)
+            total = mass(0) + mpmath.sinh(1 / (2 * unit)) * (up / (1 - up) + down / (1 - down))
+        else:
+            total = mass(0) + sum(2 * mass(m) * mpmath.cosh(m * s) for m in range(1, int(40 * unit) + 80))
+        given, truth = float(noise.exponent(np.array([float(s)]))[0]), float(mpmath.log(total))
+        assert given >= truth - 1e-12 * max(1, abs(truth))
+        if s < 5:
+            assert math.isclose(given, truth, rel_tol=1e-11, abs_tol=1e-12)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
-@given(st.sampled_from(laws), scales, numbers, numbers)
-def test_laws_are_monotone_and_symmetric(law, scale, x, y):
-    ours = law(scale)
-    low, high = min(x, y), max(x, y)
-    assert ours.sf(low) >= ours.sf(high)
-    assert ours.cdf(low) <= ours.cdf(high)
-    assert ours.sf(x) == ours.cdf(-x)
-    lower, upper = ours.tail_bounds(x)
-    assert lower <= upper
-    assert abs(ours.sf(x) - float(lower)) <= 1e-15 * ours.sf(x) + 5e-324
+def test_a_laplace_exponent_ends_at_its_reach():
+    noise = RoundedNoise(Laplace(4))
+    assert noise.reach == 0.25 and np.isinf(noise.exponent(np.array([0.25, 1.0, 1e6]))).all()
+    assert np.isfinite(RoundedNoise(Laplace("0.001")).exponent(np.array([900.0]))).all()
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
-@given(st.sampled_from(laws), scales, st.floats(1e-300, 1.0))
-def test_quantiles_invert_tails(law, scale, p):
-    ours = law(scale)
-    x = ours.tail_quantile(p)
-    below, above = math.nextafter(x, -math.inf), math.nextafter(x, math.inf)
-    assert ours.sf(below) >= p >= ours.sf(above)
+# Sums.
+
+LAWS = {"laplace": Laplace, "gaussian": Gaussian}
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("weights, scale", [((1, -3), 0.5), ((1, 0.5, -2), 40), ((1, 1, 1, 1), 0.5)])
+def test_sums_of_noises_are_within_their_tolerance(kind, weights, scale):
+    n, words = 200_000, SeededWords(repr((kind, weights, scale)))
+    law = LAWS[kind](scale)
+    total = sum(w * law.rounded(n, words) for w in weights)
+    noise = NoiseSum(tuple((float(w), law) for w in weights))
+    for k in (1, 2, 3):
+        outside = (np.abs(total) > noise.tolerance(k)).sum()
+        assert outside <= n * 10**-k + 5 * math.sqrt(n * 10**-k)
+        t = float(np.quantile(np.abs(total), 1 - 10**-k))
+        assert noise.log10_tail(t) >= math.log10((np.abs(total) >= t).mean()) - 0.05
+    if scale == 40 and (kind == "gaussian" or len(weights) == 2):
+        assert outside >= n * 1e-3 * 0.5
+
+
+def test_two_equal_laplace_noises_by_hand():
+    """e^-t (1 + t/2) = 0.05 at t = 4.1130032..., which an error bar once gave as 4.1132."""
+    law = Laplace(10**9)
+    t = NoiseSum(((1e-9, law), (1e-9, law))).tolerance(-math.log10(0.05))
+    assert 4.1130032807196 < t - 1e-9 < 4.1130032807400
+
+
+@pytest.mark.parametrize("failure", [0.999, 0.05, 1e-300])
+@pytest.mark.parametrize("b, c", [(1, 1), (1, 1 - 1e-14), (3, 2), (1e120, 5e100), (7, 0)])
+def test_tolerances_of_two_laplace_noises_are_outward(b, c, failure):
+    law = Laplace(10**15)  # so fine a grid that rounding adds nothing
+    t = NoiseSum(((b * 1e-15, law), (c * 1e-15, law))).tolerance(-math.log10(failure))
+    with mpmath.workdps(60):
+        r, u = mpmath.mpf(c) / b, mpmath.mpf(t) / b
+        if r == 1:
+            tail = mpmath.exp(-u) * (1 + u / 2)
+        else:
+            tail = (mpmath.exp(-u) - (r * r * mpmath.exp(-u / r) if r else 0)) / (1 - r * r)
+        assert 0 < (mpmath.log(failure) - mpmath.log(tail)) / u < 1e-11 + 3e-15 / u
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("count", [2, 5])
+def test_many_sums_at_once_are_each_as_one(kind, count):
+    laws = [LAWS[kind](10 * (i + 1)) for i in range(count)]
+    weights = np.abs(np.sin(np.arange(1, 7 * count + 1))).reshape(count, 7)
+    weights[-1, 0] = 0.0
+    for k in (0.3, 1.3, 20):
+        found = NoiseSum(tuple(zip(weights, laws, strict=True))).tolerance(k)
+        one_by_one = [
+            NoiseSum(tuple(zip(column.tolist(), laws, strict=True))).tolerance(k) for column in weights.T
+        ]
+        assert found == pytest.approx(one_by_one, rel=1e-9)
+
+
+@pytest.mark.parametrize("scales", [(5, 3, 1), (1, 0.9, 0.1), (8, 7, 6, 5, 4, 3)])
+def test_tolerances_of_several_laplace_noises_are_outward(scales):
+    """Against partial fractions: P(|S| > t) is a sum of e^(-t / b), each times a product over the others."""
+    noise = NoiseSum([(b * 1e-12, Laplace(10**12)) for b in scales])
+    with mpmath.workdps(60):
+        own = [mpmath.mpf(b) for b in scales]
+        parts = [mpmath.fprod(b**2 / (b**2 - c**2) for c in own if c != b) for b in own]
+
+        def tail(t):
+            return mpmath.fsum(p * mpmath.exp(-mpmath.mpf(t) / b) for p, b in zip(parts, own, strict=True))
+
+        for k in (0.3, -math.log10(0.05), 2, 9, 80):
+            t = noise.tolerance(k)
+            assert -k - 0.7 - 0.07 * k < mpmath.log10(tail(t)) <= -k
+            assert mpmath.log10(tail(t)) <= noise.log10_tail(t) <= -k + 0.02
+
+
+def test_tails_of_one_noise():
+    with mpmath.workdps(30):
+        for x in (0.5, 5, 36, 40, 1e4):
+            true = float(mpmath.log10(mpmath.erfc(x / mpmath.sqrt(2))))
+            assert log10_outside(Gaussian(1), x) == pytest.approx(true, rel=1e-14)
+    assert log10_outside(Gaussian(1), 0) == log10_outside(Laplace(2), -1) == 0

@@ -19,7 +19,7 @@ from sfumato.budget.closed_forms import joined_delta
 from sfumato.engines.worker_noise import digest
 from sfumato.engines.worker_secret import EnvironmentSecret
 from sfumato.measurements.group_selection import TruncatedGeometric
-from sfumato.noise import KeyedWords, SeededWords
+from sfumato.noise import KeyedWords
 from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
 
 # Private groups.
@@ -186,22 +186,3 @@ def test_different_batches_have_different_messages():
     messages = [digest(pa.RecordBatch.from_pydict(b)) for b in batches]
     assert len(set(messages)) == len(batches)
     assert digest(pa.RecordBatch.from_pydict(batches[3])) == messages[3]
-
-
-def test_the_advantage_of_the_page():
-    batches, blocks = 2**20, 2**20
-    assert Fraction(batches * blocks**2, 2**129) == Fraction(1, 2**69)
-    # Of independent uniform blocks two are equal with at most the probability that the page counts.
-    for size in (2, 3, 1000):
-        different = math.prod(Fraction(2**128 - i, 2**128) for i in range(size))
-        assert 1 - different <= Fraction(size**2, 2**129)
-
-
-def test_noise_under_a_key_follows_its_law():
-    """Not that it is secret, but that nothing is lost on the way: keyed words are as good as seeded ones."""
-    from sfumato.audit import closeness
-    from sfumato.noise import Laplace
-
-    keyed = Laplace(1000).rounded(20_000, KeyedWords(bytes(32), b"a message"))
-    assert closeness(keyed, Laplace(1000), grid=1).passed
-    assert closeness(keyed, Laplace(1000).rounded(20_000, SeededWords(1))).passed

@@ -123,10 +123,10 @@ def most(
 def test_what_a_unit_adds_reaches_the_description_and_never_exceeds_it(name):
     statistic, chance = STATISTICS[name], random.Random(name)
     kept: dict[str, Fraction] = {}
-    for _ in range(600):
+    for _ in range(300):
         most(statistic, kept, WHOLE, chance)
     if statistic.divisible:
-        for _ in range(100):
+        for _ in range(50):
             most(statistic, kept, chance.randrange(1, WHOLE), chance)
     assert max(kept.values()) <= 1, kept
     numbers = {one: near for one, near in kept.items() if one not in ("l1", "l2")}
@@ -142,7 +142,7 @@ def test_a_unit_moves_a_margin_by_what_is_described(rank):
     known = read(margin.description, "statistic")
     ((_, box),) = boxes(known)
     nearest = Fraction(0)
-    for _ in range(2000):
+    for _ in range(1000):
         before = {place: chance.randrange(200) for place in chance.sample(range(31), 5)}
         added = leaves.contribution(rows(chance))
         after = dict(before)

@@ -11,13 +11,11 @@ from math import comb
 import pytest
 
 from sfumato.audit import falsify
-from sfumato.budget import Loss
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import (
     WHOLE,
     AtomDomain,
     KNormDistance,
-    Norm,
     Part,
     RowsDomain,
 )
@@ -28,7 +26,6 @@ from sfumato.transformations import (
     Leaves,
     Margin,
     Moments,
-    QuantileTree,
     Row,
     UnitSum,
     ValueGrid,
@@ -39,9 +36,13 @@ from sfumato.transformations import (
 )
 
 F = Fraction
+
 GRID = ValueGrid(-1, -3, 3)
+
 VALUES = (None, -9.0, -0.5, 0.0, 0.3, 1.5)
+
 LEAVES = Leaves("x", "x", 2, Lattice(0.0, 8.0), -4)
+
 CONES = {
     "units": (CountUnits(-20),),
     "units and their sums": (CountUnits(-20), UnitSum("x", "x", -2, -3, 7, False, 2)),
@@ -52,7 +53,9 @@ CONES = {
     "rows and a margin": (Count(2, exponent=-20), Margin(LEAVES, F(1, 4), (1, 3))),
     "a sum that never falls": (UnitSum("x", "x", 0, 0, 7, False),),
 }
+
 UNITS = [u for size in (1, 2, 3, 5) for u in combinations_with_replacement(VALUES, size)]
+
 DOMAIN = RowsDomain((("x", AtomDomain(float, nan=True, null=True)),))
 
 
@@ -74,7 +77,7 @@ def outside(statistics, weights) -> list[str]:
     return found
 
 
-WEIGHTS = [WHOLE, 1, WHOLE - 1, *(WHOLE * k // j for j in (3, 7, 12) for k in (1, 2))]
+WEIGHTS = [WHOLE, 1, WHOLE - 1, WHOLE // 3, WHOLE * 2 // 7]
 
 
 @pytest.mark.parametrize(
@@ -82,20 +85,6 @@ WEIGHTS = [WHOLE, 1, WHOLE - 1, *(WHOLE * k // j for j in (3, 7, 12) for k in (1
 )
 def test_parts_of_units_are_in_the_same_part_of_the_cone(name):
     assert not outside(CONES[name], WEIGHTS)
-
-
-class Upwards(Moments):
-    """Rounds parts away from zero."""
-
-    def contribution(self, rows, weight=WHOLE):
-        whole = super().contribution(rows)
-        up = {n: -(-abs(v) * weight // WHOLE) * (1 if v >= 0 else -1) for n, v in whole.items()}
-        return Counter(up)
-
-
-def test_sums_that_are_rounded_up_are_found_outside():
-    wrong = (Count(2, exponent=-20), Upwards("x", "x", 2, GRID))
-    assert outside(wrong, WEIGHTS)
 
 
 def test_counts_without_steps_for_parts_are_found_outside_and_refused():
@@ -118,26 +107,6 @@ def test_a_body_that_is_smaller_than_what_a_unit_adds_is_refused():
         per_group(statistics, groups=1, together=KNormDistance(cone), scaled=scaled)
         with pytest.raises(ParameterError, match="together"):
             per_group(statistics, groups=1, together=KNormDistance(smaller), scaled=scaled)
-
-
-STATISTICS = [
-    CountUnits(-20), Count(2, exponent=-20), Count(2, "x", -21), UnitSum("x", "x", -1, -3, 7, False, 2),
-    Moments("x", "x", 2, GRID, True, -3, 0, 4), Moments("x", "x", 2, GRID, False),
-    QuantileTree("x", "x", 2, -4.0, 4.0, -3), LEAVES, Margin(LEAVES, F(1, 2), (3, 3)),
-]  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("norm", Norm)
-@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
-def test_parts_of_units_have_the_same_part_of_the_norm(norm, statistic):
-    split = statistic.body.split(norm)
-    scales = dict(zip(statistic.body.names, split, strict=True))
-    most, power = statistic.body.size(norm, split), 1 if norm is Norm.L1 else 2
-    for values, weight in product(UNITS[:80], WEIGHTS):
-        added = statistic.contribution([{"x": v} for v in values], weight)
-        sizes = [abs(n / scales[k if isinstance(k, str) else k[0]]) ** power for k, n in added.items()]
-        assert sum(sizes) <= most * F(weight, WHOLE) ** power
 
 
 def test_what_is_added_is_the_mean_over_all_choices():
@@ -188,32 +157,3 @@ def test_no_map_is_broken_by_parts_and_all_are_reached(name, together):
     found = falsify(chain, 1, evaluations=300)
     assert not found.violated, str(found)
     assert found.ratio >= F(99, 100)
-
-
-def test_a_weight_of_one_group_too_few_is_found():
-    honest = scale_groups(2, range(6), domain=DOMAIN)
-
-    def heavier(rows):
-        """A unit of j groups weighs k / (j - 1)."""
-        more = {key: [] for key in honest(rows)}
-        for key, parts in honest(rows).items():
-            for part in parts:
-                groups = round(2 * WHOLE / part.weight)
-                weight = part.weight if part.weight == WHOLE else 2 * WHOLE // (groups - 1)
-                more[key].append(Part(part.rows, weight))
-        return more
-
-    for together in ("both", "apart"):
-        chain = honest >> limited("units", 2, together)
-        wrong = type(honest)(**{**honest.__dict__, "function": heavier}) >> limited("units", 2, together)
-        assert not falsify(chain, 1, evaluations=60).violated
-        assert falsify(wrong, 1, evaluations=60).violated
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("more", [3, 4])
-def test_a_mean_of_moves_loses_no_more_than_one_of_them(more):
-    """The proof's inequality, for Laplace noise over groups, where the loss is composed and is no norm."""
-    whole = Loss(laplace=((F(3, 2), 2),), pure=F(3))
-    parts = Loss(laplace=((F(3, more), more),), pure=F(3))
-    assert parts.delta(F(1)) < whole.delta(F(1))

@@ -1,4 +1,4 @@
-"""Laws against mpmath and closed forms, and draws against laws.
+"""Laws of K-norm noise against mpmath and closed forms, and draws against laws.
 
 Draws have fixed seeds. sup |F_n - F| passes sqrt(ln(2 / a) / (2 n)) with probability at most a (Massart); a = 1e-14.
 """
@@ -19,8 +19,8 @@ from sfumato.errors import ParameterError
 from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_marginals import _mean_squares, joint, marginals, rule, tail
-from sfumato.noise.k_norm.marginals import DependentNoises, ErlangMixture, separate
+from sfumato.noise.k_norm.joint_marginals import Pieces, joint, marginals
+from sfumato.noise.k_norm.marginals import ErlangMixture, separate
 
 ONE = (F(1),) * 5
 
@@ -29,7 +29,7 @@ def law_of(m, groups, signed):
     return joint(JointNoise(Cone(m), ONE[: m + 1], groups), int(signed))
 
 
-@pytest.mark.parametrize("groups", [1, 2, 5, 50, 1000])
+@pytest.mark.parametrize("groups", [1, 5, 1000])
 def test_counts_alone_have_a_closed_form(groups):
     """θ is uniform, and n uniform between -μ and λ: P(n > x) = E (1 - x/r)_+^2 / 2, in incomplete Gamma functions."""
     law = law_of(0, groups, False)
@@ -44,19 +44,8 @@ def test_counts_alone_have_a_closed_form(groups):
     assert law.variance == pytest.approx((groups + 2) * (groups + 3) / 6, rel=1e-12)
 
 
-@pytest.mark.parametrize("m", [0, 1, 2, 3])
-def test_one_group_is_noise_of_each_group(m):
-    """Two derivations of one law: by θ and r, and as a mixture of Erlang laws."""
-    apart = separate(SeparateNoise(Cone(m), ONE[: m + 1]), 0)
-    for signed in {False, m > 0}:
-        law = law_of(m, 1, signed)
-        assert law.variance == pytest.approx(apart.variance, rel=1e-11) == (m + 2) * (m + 3) / 3
-        for x in (0.01, 0.5, 2, 7.5, 30):
-            assert law.outside(x) == pytest.approx(apart.outside(x), abs=1e-11)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("m, groups, signed, x", [(1, 5, 0, 4), (1, 5, 1, 4), (2, 3, 1, 6.5)])
+@pytest.mark.parametrize("m, groups, signed, x", [(1, 5, 0, 4), (2, 3, 1, 6.5)])
 def test_marginals_are_those_of_mpmath(m, groups, signed, x):
     """The same mean over θ, v and r, by other means: P(n > x) and P(s > x) from the law of v in words."""
     power, shape = m + 1, groups * (m + 1) + 2
@@ -93,66 +82,13 @@ def test_marginals_are_those_of_mpmath(m, groups, signed, x):
     assert law_of(m, groups, bool(signed)).outside(x) == pytest.approx(float(truth), abs=1e-9)
 
 
-@pytest.mark.parametrize("cone", [Cone(m, units) for m in (0, 1, 2, 5) for units in (False, True)], ids=str)
-def test_mean_squares_are_those_of_tails(cone):
-    """Two derivations: from the law of v, in pieces, and from the density of the sides (a, b)."""
-    place, weight = rule(12)
-    for theta in (0.0, 0.3, 0.5, 0.81, 1.0):
-        found = _mean_squares(cone, np.array([theta]))
-        ends = sorted({0.0, 1.0, theta, 1 - theta, abs(2 * theta - 1)})
-        for i in range(cone.dimensions):
-            square = 0.0
-            for low, high in pairwise(ends):
-                y = low + (high - low) * (place + 1) / 2
-                both = sum(tail(cone, i, y, np.full_like(y, t)) for t in (theta, 1 - theta))
-                square += (high - low) / 2 * float((weight * 2 * y * both).sum())
-            assert float(found[cone.alike(i)][0]) == pytest.approx(square, rel=1e-12)
-
-
-@pytest.mark.parametrize("m", [0, 2, 3])
-@pytest.mark.parametrize("theta", [0.3, 0.81])
-def test_tails_with_units_are_shares_of_uniform_points(m, theta):
-    """Points of a box, kept where the norm's own sides are within λ and μ: 1,000,000, so within 0.01 of the truth."""
-    rng, cone, tau = np.random.default_rng(m), Cone(m, units=True), 1 - theta
-    n = 1_000_000
-    x = rng.uniform(-1, 1, (cone.dimensions, n))
-    x[0], x[1] = x[0] * 0.5 + theta - 0.5, x[1] * 0.5 + theta - 0.5
-    a = (np.abs(x[1:]).max(axis=0) + x[1]) / 2
-    b = a - x[1]
-    a = np.maximum(a, x[0] + b)
-    x = x[:, (a <= theta) & (a - x[0] <= tau)]
-    for i in range(cone.dimensions):
-        for y in (0.0, 0.1, 0.35, 0.6, 0.9):
-            share = (x[i] > y).mean()
-            assert tail(cone, i, np.array(y), np.array(theta)) == pytest.approx(
-                share, abs=3.5 / np.sqrt(x.shape[1])
-            )
-
-
 @pytest.mark.parametrize("m, groups, table", [
-    (1, 1, (2, 2)), (1, 5, (4.93, 5.64)), (1, 12, (9.1, 12.0)), (1, 20, (13.4, 19.3)), (1, 50, (29.4, 46.7)),
-    (1, 200, (109, 184)), (0, 5, (3.06,)), (0, 50, (21.4,)),
+    (1, 1, (2, 2)), (1, 5, (4.93, 5.64)), (1, 200, (109, 184)), (0, 50, (21.4,)),
 ])  # fmt: skip
 def test_deviations_are_those_of_the_table(m, groups, table):
     found = [law.standard_deviation for law in marginals(JointNoise(Cone(m), ONE[: m + 1], groups))]
     assert found == pytest.approx(table, rel=6e-3)
     assert np.array(found).max() < Laplace(groups * (m + 1)).standard_deviation
-
-
-@pytest.mark.parametrize("units", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("m", [0, 1, pytest.param(2, marks=pytest.mark.long)])
-@pytest.mark.parametrize("groups", [12, *(pytest.param(g, marks=pytest.mark.long) for g in (1, 300))])
-def test_more_nodes_change_nothing(m, units, groups, monkeypatch):
-    from sfumato.noise.k_norm import joint_marginals
-
-    rule, found = joint_marginals.rule, []
-    for factor in (1, 2):
-        monkeypatch.setattr(joint_marginals, "rule", lambda n, factor=factor: rule(n * factor))
-        joint_marginals._of_share.cache_clear()
-        for law in marginals(JointNoise(Cone(m, units), ONE[: m + 1 + units], groups)):
-            found.append([law.outside(x) for x in (0.3, groups / 2, groups, 3 * groups)])
-    one, other = np.array(found).reshape(2, -1)
-    assert np.abs(one - other).max() < 1e-10
 
 
 def test_mixtures_against_mpmath():
@@ -167,17 +103,6 @@ def test_mixtures_against_mpmath():
     assert two.sf(15.2) == pytest.approx(math.exp(-15.2) * (2 + 15.2) / 4, rel=1e-13)
     assert two.sf(-3) + two.sf(3) == 1 and two.rounded_sf(3) == two.sf(3.5)
     assert np.array_equal(two.rounded_sf(np.array([3, 4])), two.sf([3.5, 4.5]))
-
-
-@pytest.mark.parametrize("m", [0, 1, 2])
-def test_units_apart_are_a_convolution(m):
-    """n and a Laplace number, by quadrature."""
-    law = separate(SeparateNoise(Cone(m, True), ONE[: m + 2]), 0)
-    count = separate(SeparateNoise(Cone(m, True), ONE[: m + 2]), 1)
-    assert sum(law.weights) == 1 and law.variance == pytest.approx(count.variance + 2, rel=1e-14)
-    for x in (0.5, 3.0, 9.0):
-        truth = mpmath.quad(lambda y, x=x: mpmath.exp(-abs(y)) / 2 * count.sf(float(x - y)), [-40, 0, x, 60])
-        assert law.sf(x) == pytest.approx(float(truth), abs=1e-7)
 
 
 def test_half_widths_are_the_smallest():
@@ -212,9 +137,7 @@ def massart(n):
 @pytest.mark.parametrize(
     "cone",
     [
-        Cone(0),
-        Cone(0, True),
-        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(1), Cone(2), Cone(1, True))),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(0), Cone(2), Cone(1, True))),
     ],
     ids=str,
 )
@@ -226,21 +149,6 @@ def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
     for i, row in enumerate(drawn):
         assert distance(row, separate(SeparateNoise(cone, scales), i)) < massart(n)
         assert distance(row, separate(wrong, i)) > massart(n)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "cone, groups",
-    [(Cone(0), 2), (Cone(1), 5), (Cone(2), 3), (Cone(1, True), 3), (Cone(2, True), 2)],
-    ids=str,
-)
-def test_joint_draws_follow_their_laws(cone, groups):
-    n, scales = 1200, (F(9),) * cone.dimensions
-    noise, words = JointNoise(cone, scales, groups), SeededWords(f"joint laws {cone}")
-    drawn = np.array([noise.rounded(words) for _ in range(n)])
-    for i, law in enumerate(marginals(noise)):
-        assert distance(drawn[:, i, 0], law) < massart(n)
-        assert distance(drawn[:, i, -1], law) < massart(n)
 
 
 @pytest.mark.parametrize(
@@ -265,42 +173,7 @@ def test_one_percent_is_seen_in_joint_draws(cone):
     assert stats.kstest(np.array(norms) * 1.01, law.cdf).statistic > massart(n)
 
 
-@pytest.mark.long
-def test_tolerances_are_kept_and_tight_however_small_the_failure():
-    for law in (
-        separate(SeparateNoise(Cone(2, True), (F(3),) * 4), 0),
-        joint(JointNoise(Cone(1), (F(3), F(3)), 4), 1),
-        joint(JointNoise(Cone(1, True), (F(3),) * 3, 4), 0),
-    ):
-        for k in (0.1, 1.3, 6):
-            t = law.tolerance(k)
-            assert law.outside(t) <= 10**-k <= law.outside(t * 0.9999) + 2 * law.error
-        assert law.tolerance(9) < law.tolerance(15) < law.tolerance(40) < 1000
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "noise", [JointNoise(Cone(1, True), (F(9),) * 3, 3), SeparateNoise(Cone(1), (F(9),) * 2)], ids=str
-)
-def test_combinations_stay_within_their_tolerance(noise):
-    """For 2,000 draws of 3 groups, or 100,000, with weights of all signs; 10% may fail, and by chance 2% or 0.5% more."""
-    words = SeededWords(8)
-    if isinstance(noise, JointNoise):
-        drawn = np.array([noise.rounded(words)[:, 0] for _ in range(2000)]).T
-    else:
-        drawn = noise.rounded(100_000, words)
-    names = "abc"[: len(drawn)]
-    noises = DependentNoises(dict(zip(names, marginals(noise), strict=True)), dict.fromkeys(names, 0.5))
-    for weights in np.random.default_rng(1).normal(size=(20, len(drawn))):
-        total = np.abs((weights[:, None] * drawn * 0.5).sum(axis=0))
-        t = noises.tolerance({n: np.array([w]) for n, w in zip(names, weights, strict=True)}, 0.1)
-        share = (total > t).mean()
-        assert share <= 0.1 + 4.5 * math.sqrt(0.09 / drawn.shape[1])
-    alone = noises.tolerance({"a": np.array([2.0])}, 0.1)
-    assert alone == marginals(noise)[0].rounded_half_width("0.9")
-
-
-@pytest.mark.parametrize("cone", [Cone(0), Cone(1), Cone(2), Cone(3), Cone(0, True), Cone(2, True)], ids=str)
+@pytest.mark.parametrize("cone", [Cone(0), Cone(2, True)], ids=str)
 def test_tails_below_zero_are_the_rest(cone):
     """A threshold is looked for from a guess, which is below zero where there is next to no noise."""
     for epsilon in (1, 20, 1000):
@@ -329,13 +202,7 @@ def test_tolerances_and_tails_far_out_are_on_the_safe_side_of_each_other(noise):
         assert law.outside(t + F(1, 2)) <= 1e-6 < law.outside(t - F(1, 2))
 
 
-@pytest.mark.parametrize("noise", [
-    SeparateNoise(Cone(1), ONE[:2]), JointNoise(Cone(1), ONE[:2], 3),
-], ids=lambda noise: type(noise).__name__)  # fmt: skip
-def test_what_need_not_hold_at_all_has_no_error_bar(noise):
-    """Where a confidence is next to 0, the failure that is allowed is 1, as a float."""
-    laws = dict(zip("ns", marginals(noise), strict=True))
-    assert all(law.tolerance(0.0) == 0 and law.rounded_tolerance(0.0) == 0 for law in laws.values())
-    noises = DependentNoises(laws, {"n": F(1), "s": F(1)})
-    weights = {"n": np.array([1.0, 2.0]), "s": np.array([0.0, 3.0])}
-    assert noises.tolerance(weights, 1 - 1e-300).max() < 2.51
+def test_a_step_is_found_between_smooth_parts():
+    steep = Pieces(lambda x: np.tanh((x - 0.5) * 1e4), [0, 0.5, 1], 1e-12)
+    x = np.concatenate([[0, 0.5, 1], 0.5 + np.geomspace(1e-7, 0.4, 200)])
+    assert np.abs(steep(x) - np.tanh((x - 0.5) * 1e4)).max() < 1e-10

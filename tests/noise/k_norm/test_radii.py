@@ -1,4 +1,4 @@
-"""The shared numbers: volumes against integrals, enclosures against mpmath, laws by Massart's bound.
+"""The shared numbers of K-norm noise: volumes against integrals, laws by Massart's bound, tails beside mpmath.
 
 sup |F_n - F| passes sqrt(ln(2 / a) / (2 n)) with probability at most a: here n = 600 and a = 1e-14, so 0.166; seeds
 are fixed. A Gamma shape that is off by one moves F by 0.3 at least at the shapes tried.
@@ -15,17 +15,25 @@ import pytest
 from scipy import stats
 
 from sfumato.errors import ParameterError
-from sfumato.exact.outward_rounding import Enclosure, is_less
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise
 from sfumato.noise.k_norm import sampling as radii_module
-from sfumato.noise.k_norm.sampling import Streams, gamma, half_width_squared, radii, share
-
-from . import reference
+from sfumato.noise.k_norm.sampling import (
+    Streams,
+    density,
+    gamma,
+    half_width_squared,
+    lowest,
+    share,
+    upper_tail,
+)
+from tests.support import k_norm_reference as reference
 
 n = 600
+
 threshold = math.sqrt(math.log(2 / 1e-14) / (2 * n))
-CONES = [Cone(m, units) for m in range(5) for units in (False, True)]
+
+CONES = [Cone(m, units) for m in (0, 1, 4) for units in (False, True)]
 
 
 def distance(numbers, cdf):
@@ -44,7 +52,7 @@ def test_the_volume_is_the_integral(cone):
         assert float(abs(integral - polynomial.numerator / mpmath.mpf(polynomial.denominator))) < 1e-14
 
 
-WIDE = [Cone(m, units) for m in (9, 10, 12, 13, 30, 61, 300) for units in (False, True)]
+WIDE = [Cone(9), Cone(10, True), Cone(61, True), Cone(300)]
 
 
 @pytest.mark.parametrize("cone", [*CONES, *WIDE], ids=str)
@@ -60,7 +68,7 @@ def test_proposals_of_the_share_are_never_too_few(cone):
             assert value <= volume[0]
 
 
-@pytest.mark.parametrize("shape", [1, 2, 7, 200])
+@pytest.mark.parametrize("shape", [2, 200])
 def test_gamma_has_its_law(shape):
     drawn = [float(gamma(shape, Streams(SeededWords(i)), 0)(128).low) for i in range(n)]
     assert distance(drawn, stats.gamma(shape).cdf) < threshold
@@ -71,15 +79,11 @@ def test_gamma_has_its_law(shape):
 @pytest.mark.parametrize(
     "cone, groups",
     [
-        (Cone(0), 3),
+        (Cone(2, True), 3),
         # With many signed numbers and units, proposals once had no width: θ was 1/2 each time.
-        (Cone(10, True), 3),
-        (Cone(12, True), 40),
-        (Cone(30), 1),
-        (Cone(200, True), 1),
         *(
             pytest.param(*given, marks=pytest.mark.long)
-            for given in ((Cone(1), 1), (Cone(2), 6), (Cone(2, True), 3))
+            for given in ((Cone(0), 3), (Cone(1), 1), (Cone(2), 6), (Cone(10, True), 3), (Cone(200, True), 1))
         ),
     ],
     ids=str,
@@ -93,7 +97,7 @@ def test_share_has_its_law(cone, groups):
 
 
 @pytest.mark.parametrize("cone", WIDE, ids=str)
-@pytest.mark.parametrize("groups", [1, 50, 5000, 1 << 22])
+@pytest.mark.parametrize("groups", [1, 5000])
 def test_one_proposal_in_ten_is_taken(monkeypatch, cone, groups):
     """However many numbers there are: of 50 sums it was once one in millions."""
     tried = []
@@ -105,36 +109,21 @@ def test_one_proposal_in_ten_is_taken(monkeypatch, cone, groups):
     assert len(tried) < 10 * 20
 
 
-def test_more_bits_narrow_the_same_number():
-    shared = radii(Cone(1).volume, 2, 4, Streams(SeededWords(3)))
-    theta, tau, size = shared.floats
-    for coarse, fine in zip(shared.enclose(128), shared.enclose(512), strict=True):
-        assert coarse.low <= fine.low <= fine.high <= coarse.high
-        assert fine.high - fine.low < 1e-100
-    assert math.isclose(theta + tau, 1) and math.isclose(float(shared.enclose(128)[0].low), theta * size)
-
-
-def test_enclosures_hold_what_they_stand_for():
-    numbers = [F(-7, 3), F(-1, 9), F(0), F(1, 7), F(5, 2)]
-    for a in numbers:
-        one = Enclosure.of(a, 64)
-        assert abs(one).holds(abs(a)) and (-one).holds(-a) and one.times(F(1, 3)).holds(a / 3)
-        for b in numbers:
-            other = Enclosure.of(b, 64)
-            assert (one + other).holds(a + b) and (one - other).holds(a - b) and (one * other).holds(a * b)
-            assert one.or_less(other).holds(min(a, b))
-            if b > 0:
-                assert (one / other).holds(a / b)
-    third = Enclosure.of(F(1, 3), 64)
-    assert third.power(3).root(3).holds(F(1, 3)) and third.log().exp().holds(F(1, 3))
-    assert Enclosure.of(F(5, 2), 64).rounded() == 3 and Enclosure.of(F(-5, 2), 64).rounded() == -2
-    assert Enclosure.between(1, 3, -1, 64).rounded() is None and Enclosure.of(F(7, 2), 64).floor() == 3
-    assert is_less(
-        lambda bits: Enclosure.of(F(1, 3), bits), lambda bits: Enclosure.of(F(1, 3) + F(1, 2**300), bits)
-    )
-
-
 @pytest.mark.parametrize("count", [0, -1, F(3, 2)])
 def test_groups_are_counted(count):
     with pytest.raises(ParameterError, match="whole number of at least 1"):
         JointNoise(Cone(0), (F(1),), count)
+
+
+@pytest.mark.parametrize("shape", [1, 5, 100, 2000, 4_000_000])
+def test_tails_and_densities_are_right_however_small(shape):
+    with mpmath.workdps(30):
+        for deviations in (-30, -9, -3, 0, 4, 12) if shape < 10**6 else (0, 5):
+            x = max(shape + deviations * math.sqrt(shape), 1e-9)
+            own = mpmath.exp((shape - 1) * mpmath.log(x) - x - mpmath.loggamma(shape))
+            if shape > 1 and own > 1e-290:
+                assert float(density(shape, np.array(x)) / own) == pytest.approx(1, rel=1e-11)
+            exact = mpmath.gammainc(shape, x, mpmath.inf, regularized=True)
+            assert float(upper_tail(shape, x) / exact) == pytest.approx(1, rel=1e-11)
+            if x <= lowest(shape):
+                assert 1 - exact < 1e-17

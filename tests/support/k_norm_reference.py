@@ -17,6 +17,7 @@ import numpy as np
 from sfumato.noise import KeyedWords
 
 digits = 150
+
 _words = 9
 
 

@@ -1,4 +1,4 @@
-"""Every draw is recomputed from its own words, by means that share nothing with the package but MPFR.
+"""Draws of one noise: each is recomputed from its own words, by means that share nothing with the package but MPFR.
 
 The contract that is recomputed here: a first word, read as signed w, gives the sign and 63 bits of U (w, or ~w
 if negative); every further word gives 64 more. The draw is the integer k with T((k + 1/2) / scale) < U <
@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords, rounded_sampler
-from sfumato.noise.rounded_sampler import ExactDraws, Sampler, largest_integer
+from sfumato.noise.rounded_sampler import Buffers, ExactDraws, Sampler, largest_integer
+from sfumato.noise.standard_laws import gaussian, laplace
 
 laws = [Laplace, Gaussian]
-scales = [Fraction(2) ** -20, Fraction(1, 3), 1, Fraction(33, 10), 1000, 2**20, 2**30, 2**40, 2**45, 2**50]
+
+scales = [Fraction(1, 3), Fraction(33, 10), 1000, 2**30, 2**50]
 
 
 def _tail(law, y: Fraction, bits: int, extra: int):
@@ -183,24 +185,13 @@ def test_values_beyond_int64_saturate(law):
 
 
 @pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("n", [0, 1, 2, 16383, 16384, 16385, 40000])
-def test_sizes_do_not_matter(law, n):
-    draws = law(5).rounded(n, SeededWords(4))
-    assert draws.shape == (n,)
-    assert draws.dtype == np.int64
+def test_sizes_do_not_matter(law):
+    """Where no draw needs more than its first word, a prefix of the words gives a prefix of the draws."""
     whole = law(5).rounded(50000, SeededWords(4))
-    # Where no draw needs more than its first word, a prefix of the words gives a prefix of the draws.
-    assert np.array_equal(draws, whole[:n])
-
-
-@pytest.mark.parametrize("law", laws)
-def test_the_path_does_not_matter(law, monkeypatch):
-    fast = law(1000).rounded(3000, SeededWords(5))
-    slow = Sampler(law.standard, Fraction(1000))
-    slow._reach = -1.0
-    assert np.array_equal(slow.draw(3000, SeededWords(5)), fast)
-    slow._bracketed = False
-    assert np.array_equal(slow.draw(3000, SeededWords(5)), fast)
+    for n in (0, 1, 16384, 16385, 40000):
+        draws = law(5).rounded(n, SeededWords(4))
+        assert draws.shape == (n,) and draws.dtype == np.int64
+        assert np.array_equal(draws, whole[:n])
 
 
 def _without_table(law, scale, draws=300):
@@ -211,76 +202,104 @@ def _without_table(law, scale, draws=300):
 
 
 @pytest.mark.parametrize("law", laws)
-@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 1000, 2**40, 2**57])
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1000, 2**57])
 def test_few_draws_are_those_of_the_table(law, scale):
     few, many = _without_table(law, scale)
     assert np.array_equal(few, many)
 
 
-@pytest.mark.parametrize("law", laws)
-def test_few_draws_that_take_words_in_another_order_are_found(law, monkeypatch):
-    def one_by_one(self, first, words):
-        more = iter(words.take(1000))
-        return np.array(
-            [self.exact.settle(int(w), 0, largest_integer, lambda: int(next(more))) for w in first]
-        )
+# The table's stated error.
 
-    # Of draws at this scale one in 64 takes a further word, which the next draw must not have.
-    whole = SeededWords(5).take(301)[1:].view(np.int64)
-    monkeypatch.setattr(Sampler, "_exactly", lambda self, first, words: one_by_one(self, whole, words))
-    few, many = _without_table(law, 2**57)
-    assert not np.array_equal(few, many)
+bits = 96
+
+context = gmpy2.context(precision=bits)
+
+standards = [laplace, gaussian]
 
 
-def test_no_table_is_built_for_few_draws(monkeypatch):
-    monkeypatch.setattr(rounded_sampler, "quantile_table", lambda standard: pytest.fail("built"))
-    assert len(Sampler(Laplace.standard, Fraction(7)).draw(20, SeededWords(5))) == 20
+def _approximations(standard, words):
+    buffers = Buffers(len(words))
+    buffers.magnitudes(standard, rounded_sampler.quantile_table(standard), words)
+    return buffers._room[4].copy(), buffers._room[0].copy()
 
 
-@pytest.mark.parametrize("law", laws)
-def test_the_check_sees_a_wrong_table(law, monkeypatch):
-    """A table that is wrong in one segment of 2^15, by 2^-20 of the scale, is found."""
-    table = rounded_sampler.quantile_table(law.standard)
-    wrong = table.value.copy()
-    wrong[(rounded_sampler.top_octave << rounded_sampler.segment_bits) + 777] += 2.0**-20
-    planted = rounded_sampler.QuantileTable(wrong, table.slope, table.row_errors, table.largest)
-    scale = 2**24
-    sampler = Sampler(law.standard, Fraction(scale))
-    monkeypatch.setattr(rounded_sampler, "quantile_table", lambda standard: planted)
-    n = 30_000
-    draws = sampler.draw(n, SeededWords(6))
-    monkeypatch.undo()
-    words = SeededWords(6).take(n)
-    octave = words.view(np.int64).astype(float)
-    near = np.flatnonzero(
-        (octave.view(np.int64) >> rounded_sampler.row_shift & rounded_sampler.row_mask)
-        == (rounded_sampler.top_octave << rounded_sampler.segment_bits) + 777
+def _truth(standard, prefix, above):
+    outside = context.mul_2exp(gmpy2.mpfr(int(prefix) + above, bits), -63)
+    return standard.quantile(outside, context.sub(1, outside), bits)
+
+
+def _rows(words):
+    given = np.abs(words.astype(np.float64))
+    row = (given.view(np.int64) >> rounded_sampler.row_shift) & rounded_sampler.row_mask
+    return row - ((rounded_sampler.top_octave - rounded_sampler.octaves + 1) << rounded_sampler.segment_bits)
+
+
+def _errors(standard, words):
+    approximations, _ = _approximations(standard, words)
+    prefix = np.where(words < 0, ~words, words)
+    errors = []
+    for i, (x, a) in enumerate(zip(approximations.tolist(), prefix.tolist(), strict=True)):
+        # Either end of the interval of U, in turns.
+        errors.append(abs(float(context.sub(x, _truth(standard, a, i % 2)))))
+    return np.array(errors)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("standard", standards)
+def test_bound_holds_at_the_ends_of_every_segment(standard):
+    starts = np.concatenate(
+        [
+            2.0**e * (1 + np.arange(1 << rounded_sampler.segment_bits) * 2.0**-rounded_sampler.segment_bits)
+            for e in range(63 - rounded_sampler.octaves, 63)
+        ]
     )
-    assert len(near) > 0
-    with pytest.raises(AssertionError):
-        _verify(law, scale, words[near], draws[near], lambda: 0)
+    ends = np.nextafter(np.append(starts[1:], 2.0**63), 0)
+    # erfc^-1 takes 60 us: of the Gaussian, every third segment.
+    step = 1 if standard is laplace else 3
+    words = np.concatenate([starts[::step], ends[::step]]).astype(np.int64)
+    words[1::2] *= -1
+    table = rounded_sampler.quantile_table(standard)
+    errors, rows = _errors(standard, words), _rows(words)
+    assert rows.min() == 0
+    assert rows.max() >= len(table.row_errors) - step
+    assert (errors <= table.row_errors[rows]).all()
+    # The bound is not idle: somewhere more than a quarter of it is reached.
+    assert (errors / table.row_errors[rows]).max() > 0.25
 
 
+@pytest.mark.parametrize("standard", standards)
+def test_bound_holds_at_random_words(standard):
+    words = SeededWords(1).take(6000).view(np.int64)
+    # Spread them over all octaves.
+    words = words >> (np.arange(6000) % rounded_sampler.octaves)
+    known = _rows(words) >= 0
+    words = words[known]
+    assert (
+        _errors(standard, words) <= rounded_sampler.quantile_table(standard).row_errors[_rows(words)]
+    ).all()
+
+
+# Draws from secure words.
+
+DRAWS = 300_000
+
+ALLOWED = math.sqrt(math.log(2 / 1e-15) / (2 * DRAWS))
+
+
+def _distance(law, draws) -> float:
+    values, counts = np.unique(draws, return_counts=True)
+    after = np.cumsum(counts) / len(draws)
+    before = after - counts / len(draws)
+    # Between the values that occur, F_n is flat: its distance from F is largest at the ends of each flat part.
+    return max(
+        np.abs(after - law.rounded_cdf(values)).max(), np.abs(before - law.rounded_cdf(values - 1)).max()
+    )
+
+
+@pytest.mark.flakiness(k=15, because="by Massart's bound, as it says")
 @pytest.mark.parametrize("law", laws)
-def test_slow_draws_are_rare(law):
-    """At most 1e-4 up to scale 2^30, as computed from the bound: NaN rows, and draws near half-integers."""
-    for scale in (1, 1000, 2**30):
-        sampler = Sampler(law.standard, Fraction(scale))
-        # Density of |Z| at half-integers is at most 1 / scale per unit, about scale of which matter.
-        assert 2.0**-rounded_sampler.octaves + 2 * float(sampler.margin) < 1e-4
-    assert math.log2(rounded_sampler.quantile_table(law.standard).error) < -45
-
-
-@pytest.mark.noise_cannot_matter("the words are chosen")
-@pytest.mark.parametrize("word", [1, 2, 5, 1000, 10**6, 2**40, 2**60])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_words_at_the_ends_give_the_far_tails(word, sign):
-    """A word without its sign is the chance of larger noise, in 2^-63; noise of 20 scales is one of 2e-9."""
-    chosen = word if sign == 1 else 2**64 - 1 - word
-    tails = {Laplace: lambda x: math.exp(-x), Gaussian: lambda x: math.erfc(x / math.sqrt(2))}
-    for law, tail in tails.items():
-        (drawn,) = (
-            law(10**6).rounded(1, words=FixedWords([chosen, *[0x123456789ABCDEF0] * 4])) * sign
-        ).tolist()
-        near, far = tail((drawn - 1) / 10**6), tail((drawn + 1) / 10**6)
-        assert far <= (word + 1) / 2**63 and word / 2**63 <= near
+@pytest.mark.parametrize("scale", ["0.4", "3.3"])
+def test_draws_follow_the_law(law, scale):
+    """sup |F_n - F| passes sqrt(ln(2 / a) / (2 DRAWS)) with probability at most a (Massart), here a = 1e-15."""
+    ours = law(scale)
+    assert _distance(ours, ours.rounded(DRAWS)) < ALLOWED

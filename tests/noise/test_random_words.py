@@ -1,3 +1,7 @@
+"""Words and coins: fresh streams, whole streams, and coins as probable as they should be, at their boundaries too."""
+
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 
@@ -5,7 +9,75 @@ import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.noise import FixedWords, SecureWords, SeededWords, bernoulli, bernoulli_each
+from sfumato.noise import (
+    FixedWords,
+    KeyedWords,
+    SecureWords,
+    SeededWords,
+    bernoulli,
+    bernoulli_each,
+    default_words,
+)
+from sfumato.noise import random_words as module
+
+
+@pytest.mark.flakiness(
+    k=19, because="50,001 words have two pairs of equal ones with chance (50,001^2 / 2^65)^2"
+)
+@pytest.mark.parametrize("count", [0, 3, 16385, 50001])
+def test_take_gives_what_is_asked(count):
+    words = SecureWords().take(count)
+    assert words.shape == (count,)
+    assert words.dtype == np.uint64
+    assert len(np.unique(words)) >= count - 1
+
+
+def test_seeded_words_are_one_stream_however_taken():
+    whole = SeededWords("a").take(40001)
+    words = SeededWords("a")
+    parts = [words.take(n) for n in (1, 2, 3, 0, 20000, 19995)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert not np.array_equal(SeededWords("b").take(5), whole[:5])
+    assert not np.array_equal(SeededWords(1).take(5), SeededWords("1").take(5))
+
+
+@pytest.mark.flakiness(
+    k=14, because="400 words are distinct but for 400^2 / 2^65; 64 bits at 9 deviations: 1e-17"
+)
+def test_secure_streams_differ_and_are_uniform():
+    streams = [SecureWords().take(4) for _ in range(100)]
+    assert len(np.unique(np.concatenate(streams))) == 400
+    # 2^20 words: each of 64 bits is set in half of them, to 9 standard deviations.
+    words = SecureWords().take(1 << 20)
+    set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0, dtype=np.int64)
+    assert np.abs(set_bits - 2**19).max() < 9 * 2**9
+
+
+@pytest.mark.flakiness(k=17, because="eight words of 64 bits are distinct but for 28 / 2^64")
+def test_a_fork_gets_a_fresh_key(in_child):
+    words = default_words()
+    words.take(3)
+    theirs = in_child(lambda: words.take(4))
+    ours = words.take(4)
+    assert len(np.unique(np.concatenate([ours, theirs]))) == 8
+
+
+@pytest.mark.noise_cannot_matter("it looks at which stream is in use")
+def test_rekeying(monkeypatch):
+    monkeypatch.setattr(module, "words_per_key", 100)
+    words = SecureWords()
+    stream = words._stream
+    words.take(100)
+    assert words._stream is stream
+    words.take(1)
+    assert words._stream is not stream
+
+
+@pytest.mark.noise_cannot_matter("keys and messages are given")
+def test_keyed_words_depend_on_the_key_and_on_the_message():
+    words = [KeyedWords(bytes([k]) * 32, m).take(8) for k in (0, 1) for m in (b"", b"a")]
+    assert len({tuple(each.tolist()) for each in words}) == 4
+
 
 third = Fraction(1, 3)
 
@@ -93,12 +165,3 @@ def test_bad_probabilities(p):
         bernoulli(p)
     with pytest.raises(ParameterError):
         bernoulli_each([p], [0])
-
-
-def test_bad_counts_and_indices():
-    for n in (-1, 1.5, True, "3"):
-        with pytest.raises(ParameterError):
-            bernoulli(third, n=n)
-    for index in ([1], [-1], [0.0]):
-        with pytest.raises(ParameterError):
-            bernoulli_each([third], index)

@@ -1,4 +1,8 @@
-"""Every vector is recomputed from its own words, at 500 bits, by `reference`."""
+"""K-norm noise: every vector is recomputed from its own words, at 500 bits; points of a body against a box.
+
+Two empirical laws of n numbers of one law differ by d with probability at most 2 e exp(-d^2 n) (Wei and Dudley 2012):
+below 1e-14 where d^2 n is 36. Seeds are fixed.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,16 @@ from fractions import Fraction as F
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sfumato.noise import FixedWords, SeededWords
-from sfumato.noise.k_norm.cone_noise import JointNoise, SeparateNoise
-from sfumato.noise.k_norm.cones import Cone
-from sfumato.noise.k_norm.sampling import Vectors
+from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm.sampling import Vectors, as_uniform
+from tests.support import k_norm_reference as reference
 
-from . import reference
-
-CONES = [Cone(0), Cone(1), Cone(2), Cone(3), Cone(0, True), Cone(1, True), Cone(2, True)]
-MANY = [Cone(5, True), Cone(6)]  # numbers
 SCALES = [
     (F(1), F(2, 3), F(7), F(1, 10), F(5), F(1), F(3)),
     (F(2) ** 30, F(10**9), F(2) ** 20, F(3), F(2) ** 30, F(2) ** 30, F(2) ** 25),
-]
-# Three of them in the first tier.
-FIRST = [
-    c if c in CONES[:2] or c == Cone(1, True) else pytest.param(c, marks=pytest.mark.long) for c in CONES
 ]
 
 
@@ -44,17 +41,17 @@ def slowly(kind, cone, scales, groups, words):
 
 
 @pytest.mark.parametrize("scales", SCALES, ids=["small", "large"])
-@pytest.mark.parametrize("cone", [*FIRST, *(pytest.param(c, marks=pytest.mark.long) for c in MANY)], ids=name)
+@pytest.mark.parametrize(
+    "cone",
+    [
+        Cone(1),
+        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(0), Cone(3), Cone(1, True), Cone(5, True))),
+    ],
+    ids=name,
+)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_every_draw_is_the_rounded_real(kind, cone, scales):
     same_as_slowly(kind, cone, scales, (1, 2, 5, 150))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cone", [Cone(12, True), Cone(40)], ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_every_draw_of_very_many_numbers_is_the_rounded_real(kind, cone):
-    same_as_slowly(kind, cone, SCALES[0] * 6, (1, 3))
 
 
 def same_as_slowly(kind, cone, scales, counts):
@@ -76,15 +73,11 @@ def _given(cone, groups, kind, seed):
 
 @pytest.mark.parametrize(
     "cone",
-    [
-        Cone(0),
-        Cone(1),
-        *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True))),
-    ],
+    [Cone(1), pytest.param(Cone(1, True), marks=pytest.mark.long)],
     ids=name,
 )
 @pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_words_next_to_boundaries(kind, cone, monkeypatch):
+def test_words_next_to_a_boundary(kind, cone, monkeypatch):
     """Each first word is moved to where the vector changes, and one and two further, to either side."""
     slow = 0
     settle = Vectors.settle
@@ -158,23 +151,6 @@ def test_words_where_floats_know_nothing(kind, cone, place):
         assert np.array_equal(fast, slow)
 
 
-@pytest.mark.parametrize("cone", CONES, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_the_path_does_not_matter(kind, cone, monkeypatch):
-    fast = draw(kind, cone, SCALES[0], 400, SeededWords(5))
-    rounding = Vectors._round_into
-    monkeypatch.setattr(Vectors, "_round_into", lambda *args: rounding(*args) | True)
-    assert np.array_equal(draw(kind, cone, SCALES[0], 400, SeededWords(5)), fast)
-
-
-@pytest.mark.parametrize("kind, groups", [("joint", 8191), ("joint", 8193), ("separate", 20_000)])
-def test_blocks_do_not_matter(kind, groups):
-    """Nor do their ends: vectors at them are the same by either path, and none is left out."""
-    found = draw(kind, Cone(1, True), (F(2) ** 20,) * 3, groups, SeededWords(6))
-    assert (found != 0).all()
-    assert len(set(map(tuple, found.T.tolist()))) == groups
-
-
 def test_a_draw_in_the_middle_of_another_changes_neither(monkeypatch):
     """As by another thread, or by a handler of a signal."""
     cone = Cone(2, True)
@@ -194,62 +170,62 @@ def test_a_draw_in_the_middle_of_another_changes_neither(monkeypatch):
     assert np.array_equal(found[0], inner)
 
 
-def test_the_check_sees_a_wrong_last_bit(monkeypatch):
-    """Numbers in floats that are off by 2^-40 of L are found where the scale makes that a step."""
-    floats = Cone.floats
+# Points of one group's body for given sides, against points of a box that are in it by the body's own words.
 
-    def wrong(self, *args):
-        numbers, room, known = floats(self, *args)
-        return [x + 2.0**-40 for x in numbers], room, known
-
-    monkeypatch.setattr(Cone, "floats", wrong)
-    cone, scales = Cone(1), (F(2) ** 36, F(2) ** 36)
-    got = draw("joint", cone, scales, 100, SeededWords(7))
-    assert not np.array_equal(got, slowly("joint", cone, scales, 100, SeededWords(7)))
+THRESHOLD = 36
 
 
-@pytest.mark.parametrize("cone", FIRST, ids=name)
-@pytest.mark.parametrize("kind", ["joint", "separate"])
-def test_floats_are_within_their_margin(kind, cone):
-    """In 400 random vectors of joint noise with θ anywhere, and of separate noise: errors over bounds are below 1.
+def places(label, dimensions, count):
+    words = SeededWords(label).take(dimensions * count).view(np.int64).reshape(dimensions, count)
+    return np.array(as_uniform(words))
 
-    So they are over closer bounds, which are hardly above the others.
-    """
-    from sfumato.noise.k_norm.cone_noise import JointVectors
-    from sfumato.noise.k_norm.sampling import Streams, radii
 
-    worst = worst_of_closer = 0.0
-    for groups in (1, 40):
-        for seed in range(10):
-            streams = Streams(SeededWords(seed))
-            scales = (F(1),) * cone.dimensions
-            if kind == "separate":
-                vectors = SeparateNoise(cone, scales)
-            else:
-                shared = radii(cone.volume, cone.dimensions, groups, streams)
-                vectors = JointVectors(cone, scales, shared)
-            words = SeededWords(f"{seed} words").take(20 * vectors.width).view(np.int64).reshape(-1, 20)
-            found = vectors.approximate(words)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                closer = vectors.closely(found.numbers)
-            for i in range(20):
-                if found.known is not None and not found.known[i]:
-                    continue
-                own = [streams.at(2, i, j, first=int(w) % 2**64 ^ 2**63) for j, w in enumerate(words[:, i])]
-                exact = vectors.enclose([u.enclose(256) for u in own])
-                if exact is None:
-                    continue
-                each = zip(found.numbers, found.margins, closer, exact.numbers, strict=True)
-                for x, margin, own, truth in each:
-                    if np.isnan(x[i]):
-                        continue
-                    error = abs(F(x[i]) - F(*truth.low.as_integer_ratio()))
-                    worst = max(worst, float(error / margin))
-                    worst_of_closer = max(worst_of_closer, float(error / F(own[i])))
-                    assert (
-                        own[i] <= margin * 1.15
-                    )  # of which 1.13 are in what bounds the errors of all magnitudes
-                if exact.room is not None:
-                    room = F(*exact.room.low.as_integer_ratio()) / F(vectors.shared.floats[2])
-                    worst = max(worst, float(abs(F(found.room[i]) - room) / F(found.room_margin)))
-    assert 0.001 < worst < 1 and 0.001 < worst_of_closer < 1
+def from_a_box(body, theta):
+    """Points for which max(a, u + b) is at most θ, and the same less u at most 1 - θ."""
+    points = places("box", body.dimensions, 1_000_000)
+    counts = points[: 1 + body.units]
+    counts += 2 * theta - 1
+    counts /= 2
+    n = points[int(body.units)]
+    a = (np.abs(points[body.units :]).max(axis=0) + n) / 2
+    u = n
+    if body.units:
+        u = points[0]
+        a = np.maximum(a, u + a - n)
+    return points[:, (a <= theta) & (a - u <= 1 - theta)]
+
+
+def drawn(body, theta):
+    numbers, room, _ = body.floats(theta, 1 - theta, list(places("draw", body.dimensions, 120_000)))
+    found = np.array(numbers)
+    return found if room is None else found[:, room > 0]
+
+
+def unlike(body, theta):
+    """Whether numbers, their sizes, or sums of two are of another law than in the body."""
+    one, other = drawn(body, theta), from_a_box(body, theta)
+    n = min(one.shape[1], other.shape[1])
+    assert n > 25_000
+    views = [lambda x, i=i: x[i] for i in range(body.dimensions)]
+    views += [lambda x, i=i: x[i - 1] + x[i] for i in range(1, body.dimensions)]
+    views += [lambda x, i=i: x[i - 1] - np.abs(x[i]) for i in range(1, body.dimensions)]
+    distance = max(stats.ks_2samp(view(one)[:n], view(other)[:n], method="asymp").statistic for view in views)
+    return distance**2 * n > THRESHOLD
+
+
+@pytest.mark.parametrize(
+    "body, theta",
+    [
+        (Cone(1, True), 0.8),
+        *(
+            pytest.param(*given, marks=pytest.mark.long)
+            for given in ((Cone(3), 0.5), (Cone(0, True), 0.97), (Cone(3, True), 0.5))
+        ),
+    ],
+    ids=str,
+)
+def test_points_are_uniform_in_the_body(body, theta):
+    assert not unlike(body, theta)
+
+
+# One draw for very many groups: all blocks of them share λ and μ.
