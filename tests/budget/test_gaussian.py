@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from sfumato.budget import Loss, gaussian_mu, gaussian_sigma
 from sfumato.budget.closed_forms import SMALLEST, gaussian_delta
-from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_written
 
-EPSILONS = ["1e-9", "1e-3", "0.1", "1", "10", "708", "800", "10000"]
-DELTAS = ["1e-300", "1e-50", "1e-12", "1e-6", "0.01", "0.5", "0.999"]
+EPSILONS = ["1e-9", "0.1", "1", "708", "10000"]
+DELTAS = ["1e-300", "1e-12", "1e-6", "0.5", "0.999"]
 
 
 def real(x):
@@ -44,8 +43,8 @@ def test_mu_and_delta_are_on_the_safe_side_and_tight(epsilon, delta):
         assert truth(F(epsilon), larger * larger) > real(F(delta))
 
 
-@pytest.mark.parametrize("epsilon", ["-20", "-1", "-1e-6", "0", "1e-6", "3"])
-@pytest.mark.parametrize("mu_squared", ["1e-8", "0.3", "9", "1e6"])
+@pytest.mark.parametrize("epsilon", ["-20", "-1e-6", "3"])
+@pytest.mark.parametrize("mu_squared", ["1e-8", "0.3", "1e6"])
 def test_delta_at_negative_epsilons_too(epsilon, mu_squared):
     ours = gaussian_delta(F(epsilon), F(mu_squared))
     with mp.workdps(120):
@@ -65,7 +64,7 @@ def test_no_collapse_beyond_709():
     assert all(a > b > 0 for a, b in itertools.pairwise(sigmas))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.fractions(F(1, 10**6), 100),
     st.fractions(F(1, 10**6), 100),
@@ -80,30 +79,10 @@ def test_monotone(epsilon, other, mu, more):
     assert gaussian_delta(low, small) <= gaussian_delta(low, large) * slack
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(1e-6, 1e3), st.floats(1e-100, 0.9), st.floats(1e-6, 1e6))
 def test_sigma_meets_the_budget_and_a_little_less_does_not(epsilon, delta, sensitivity):
     sigma = F(gaussian_sigma(sensitivity, epsilon, delta))
     assert Loss(gaussian=(F(sensitivity) / sigma) ** 2).delta(epsilon) <= as_written(delta, "delta")
     less = sigma * (1 - F(1, 2**46))
     assert Loss(gaussian=(F(sensitivity) / less) ** 2).delta(epsilon) > as_written(delta, "delta")
-
-
-@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "x", None, True])
-def test_bad_epsilon(bad):
-    for function in (gaussian_mu, lambda e, d: gaussian_sigma(1, e, d)):
-        with pytest.raises(BudgetError, match=r"epsilon .* finite number greater than 0"):
-            function(bad, "1e-6")
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1, 2, float("nan"), float("inf"), "x"])
-def test_bad_delta(bad):
-    with pytest.raises(BudgetError, match=r"delta .* greater than 0 and less than 1"):
-        gaussian_mu(1, bad)
-
-
-def test_bad_sensitivity_and_hopeless_delta():
-    with pytest.raises(ParameterError, match="l2_sensitivity"):
-        gaussian_sigma(0, 1, "1e-6")
-    with pytest.raises(BudgetError, match="2\\^-1900"):
-        gaussian_mu(1, F(1, 2**2000))

@@ -6,13 +6,14 @@ from fractions import Fraction as F
 
 import mpmath
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError
 
 
+@settings(max_examples=20, deadline=None)
 @given(
     st.fractions(F(1, 1000), 30),
     st.fractions(F(1, 10**6), F(999_999, 10**6)),
@@ -43,15 +44,6 @@ def test_randomized_response_reaches_what_is_said(epsilon):
     assert float(told) == pytest.approx(meaning.guessed, rel=1e-12)
 
 
-def test_words_numbers_and_picture(tmp_path):
-    meaning = sf.explain_epsilon(50, "1e-6")
-    assert "1 in 1,000,000" in str(meaning) and "100%" in str(meaning)
-    assert meaning.to_dict()["epsilon"] == "50" and len(meaning.to_dict()["beliefs"]) == 5
-    assert sf.explain_epsilon("0.0001").guessed < 0.50003
-    meaning.plot(tmp_path / "beliefs.svg")
-    assert "probability after" in (tmp_path / "beliefs.svg").read_text()
-
-
 @pytest.mark.parametrize(
     "given, error",
     [
@@ -67,11 +59,3 @@ def test_words_numbers_and_picture(tmp_path):
 def test_what_is_refused(given, error):
     with pytest.raises(error):
         sf.explain_epsilon(**given)
-
-
-def test_an_explanation_says_what_its_budget_means():
-    import pyarrow as pa
-
-    question = sf.scan(pa.table({"id": [1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-    meaning = question.plan(epsilon=2, delta="1e-6").explain().meaning
-    assert (meaning.epsilon, meaning.delta) == (2, F(1, 10**6))

@@ -1,13 +1,8 @@
-"""Privacy-loss distributions against exact rational compositions, closed forms and dp_accounting.
-
-Each check takes the module, so that it can be given one with a seeded fault, which some check must find.
-"""
+"""Privacy-loss distributions against exact rational compositions, closed forms and dp_accounting."""
 
 import importlib.util
-import inspect
 import math
 import random
-import types
 from fractions import Fraction as F
 from pathlib import Path
 
@@ -126,52 +121,6 @@ CHECKS = [
 @pytest.mark.parametrize("check", CHECKS)
 def test_no_composition_is_below_the_truth(check):
     check(loss_distributions)
-
-
-FAULTS = {
-    "masses rounded to nearest": ("[-(-mass >> BITS) for", "[mass + (1 << 95) >> BITS for"),
-    "masses rounded down": ("[-(-mass >> BITS) for", "[mass >> BITS for"),
-    "infinite losses of one part alone": (" + here * other.infinite", ""),
-    "large losses cut off": ("self.infinite + sum(masses[end:])", "self.infinite"),
-    "small losses cut off": ("sum(masses[: low + 1])", "masses[low]"),
-    "losses moved to the point below": ("(1 - len(profile), negative", "(-len(profile), negative"),
-    "negative losses without their weight": ("-(-mass * power >> self.shift)", "0"),
-    "a rate that is a millionth less": (
-        "largest = self.down, convert(rate,",
-        "largest = self.down, convert(rate * Fraction(999_999, 10**6),",
-    ),
-    "tangents for chords": ("drops = [before, *(q * (a - b)", "drops = [before, *(one * (a - b)"),
-    "one power less": ("bin(count)[3:]", "bin(max(1, count - 1))[3:]"),
-    "epsilon rounded to a grid point above": ("int(down.floor(place)), 0)", "int(up.ceil(place)), 0)"),
-    "a Taylor polynomial that is too short": ("self.bits // 4", "8"),
-    "Gaussian delta rounded down": ("(value >> (bits - self.bits)) + 2", "(value >> (bits - self.bits)) - 1"),
-    "a mu that is smaller by a millionth": (
-        "mu_squared, len(profile)",
-        "mu_squared * Fraction(999_998, 10**6), len(profile)",
-    ),
-}
-
-
-def with_fault(old, new):
-    source = inspect.getsource(loss_distributions)
-    assert source.count(old) == 1
-    faulty = types.ModuleType("faulty")
-    exec(source.replace(old, new), vars(faulty))
-    return faulty
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_seeded_fault_is_found(fault):
-    faulty = with_fault(*FAULTS[fault])
-    with pytest.raises(AssertionError):
-        for check in CHECKS:
-            check(faulty)
-
-
-def test_a_change_that_is_no_fault_is_not_found():
-    finer = with_fault("POINTS = 1 << 14", "POINTS = 1 << 15")
-    for check in CHECKS:
-        check(finer)
 
 
 @pytest.mark.long

@@ -144,3 +144,13 @@ def test_choices_have_an_eighth_of_the_square_of_their_epsilon_as_rho():
 def test_rows_that_have_a_value_or_none_have_the_rho_of_the_farther():
     noise = independent("laplace", rows=12, x_sum=12000, x_nulls=3072)
     assert certify(release(part([ROWS, NULLS], noise))).rho == Fraction(1, 8)
+
+
+@pytest.mark.parametrize(("within", "moved"), [(False, Fraction(3, 8)), (True, Fraction(7, 16))])
+def test_places_are_chosen_by_the_farthest_a_row_moves_their_ranks(within, moved):
+    """Three rows of 1/12 in each of two groups: down by 3/4, and up by as much, or by 1 where targets are clamped."""
+    targets = [{"rank": "3/4", "within": within}]
+    choice = {"kind": "quantiles", "name": "x", "rows": 3, "one": "1", "scale": "12", "targets": targets}
+    found = certify(release(part([UNITS], independent("laplace", units=10**9), choices=[choice])))
+    assert found.pure == 2 * moved + Fraction(2, 10**9)
+    assert found.rho == 2 * moved**2 / 8 + Fraction(1, 10**18)

@@ -197,6 +197,20 @@ def test_weights_that_rise_are_refused():
         losses(part([UNITS], noise, shown=3))
 
 
+def test_series_that_leave_groups_out_are_refused():
+    noise = {
+        "shape": "series_gaussian",
+        "scales": {"units": "2"},
+        "series": 2,
+        "weights": [16, 9],
+        "weight_bits": 4,
+    }
+    assert losses(part([UNITS], noise, shown=4)).mu_squared > 0
+    for shown in (3, 5, 2):
+        with pytest.raises(CertificateError, match="not all groups are steps"):
+            losses(part([UNITS], noise, shown=shown))
+
+
 @pytest.mark.parametrize("k", range(1, 8))
 def test_levels_by_all_subsets(k):
     cells, totals = 7, [[0, 1, 2], [3, 4], [5], [6]]

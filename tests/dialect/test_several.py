@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.dialect import parse
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.release.processed_release import ProcessedRelease
@@ -44,7 +42,6 @@ def test_budgets_add_exactly() -> None:
     budget = release.explain().to_dict()["budget"]
     assert (Fraction(budget["epsilon"]), Fraction(budget["delta"])) == (Fraction(3, 10), Fraction(2, 10**7))
     assert release.spent == (0.3, 2e-7)  # in floats 0.1 + 0.2 is more
-    assert repr(release) == "<ProcessedRelease of year, d; epsilon=0.3, delta=2e-07>"
     said = str(release.explain())
     assert "Release 2 of 2:" in said
     assert (
@@ -113,18 +110,6 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
     assert len(reading) == 2
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_a_failure_of_the_first_is_told_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "gone.parquet"
-    pq.write_table(ROWS, path)
-    release = ask(f"{dp('COUNT(*) AS n FROM @', source=repr(str(path)))} UNION ALL {dp('COUNT(*) FROM @')}")
-    path.unlink()
-    with pytest.raises(EngineError) as caught:
-        release.to_arrow()
-    assert "tables that the text releases" not in str(caught.value)
-    assert not any(one.drawn for one in release._releases)
-
-
 @pytest.mark.parametrize(
     ("second", "says"),
     [
@@ -142,13 +127,6 @@ def test_all_is_checked_before_anything_is_read(second: str, says: str, reading:
     assert not reading
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_one_private_select_is_what_it_was() -> None:
-    query = parse(dp(BY_YEAR))
-    assert query.beside == () and query.outside is None
-    assert len(parse(TWICE).beside) == 1
-
-
 # Public tables.
 
 
@@ -161,19 +139,6 @@ def test_a_public_table_that_cannot_be_read_costs_nothing(tmp_path: Path, readin
     with pytest.raises(EngineError):
         release.to_arrow()
     assert not reading and not release._releases[0].drawn
-
-
-@pytest.mark.noise_cannot_matter("only types are compared")
-def test_only_tables_that_are_named_are_read_and_none_is_written_over(tmp_path: Path) -> None:
-    path, other = tmp_path / "towns.parquet", tmp_path / "other.parquet"
-    for one in (path, other):
-        pq.write_table(TOWNS, one)
-    text = f"SELECT label FROM ({dp(BY_YEAR)}) JOIN towns USING (year)"
-    release = ask(text, towns=sf.public(path), others=sf.public(other))
-    other.unlink()
-    with pytest.raises(sf.errors.ParameterError, match="path"):
-        release.write(path)
-    assert release.to_arrow().schema.names == ["label"]
 
 
 @pytest.mark.noise_cannot_matter("nothing that is noisy is looked at")
@@ -191,17 +156,6 @@ def test_types_of_public_tables_outlast_the_way_to_the_closed_database(kind: str
     assert found == {name: column.type_name for name, column in kinds.schema.items()}
 
 
-@pytest.mark.noise_cannot_matter("nothing that is noisy is looked at")
-@pytest.mark.parametrize(
-    "name", [f"{before}{i}" for i in range(3) for before in ("as texts ", "AS TEXTS ", "_as texts ")]
-)
-def test_a_public_table_may_have_the_name_of_another_ones_texts(name: str) -> None:
-    kinds = sf.public(pa.table({"year": [2020], "u": pa.array([b"0" * 16], pa.uuid()), "label": ["other"]}))
-    for joined in (f'kinds USING (year) JOIN "{name}"', f'"{name}" USING (year) JOIN kinds'):
-        text = f'SELECT "{name}".label AS x FROM ({dp(BY_YEAR, "10")}) JOIN {joined} USING (year)'
-        assert ask(text, kinds=kinds, **{name: sf.public(TOWNS)}).to_arrow().to_pylist() == [{"x": "a"}]
-
-
 def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as connection:
@@ -215,16 +169,6 @@ def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
         ask(text.replace("seen", f"'{path}/seen'"))
     with pytest.raises(SqlError, match="another table"):
         ask(text)
-
-
-@pytest.mark.noise_cannot_matter("only names are compared")
-def test_names_of_public_tables_that_differ_by_case() -> None:
-    text = f"SELECT label FROM ({dp(BY_YEAR)}) JOIN towns USING (year)"
-    towns = {"towns": sf.public(TOWNS), "Towns": sf.public(TOWNS)}
-    with pytest.raises(SqlError, match="differ by case alone"):
-        ask(text, **towns)
-    hidden = text.replace("SELECT label", "WITH towns AS (SELECT 2020 AS year, 'x' AS label) SELECT label")
-    assert ask(hidden, **towns).to_arrow().schema.names == ["label"]
 
 
 @pytest.mark.noise_cannot_matter("only names are compared")
@@ -277,31 +221,6 @@ def test_null_equals_nothing(public: list[int | None]) -> None:
     assert release.to_arrow().to_pylist() == expected
 
 
-def test_a_null_group_of_python_has_the_rows() -> None:
-    """Which the test above would not see, were the groups taken as they are."""
-    rows = ROWS.set_column(1, "year", pa.array([2020, None, 2022] * 1000, pa.int64()))
-    keys = pa.table({"year": pa.array([2020, None], pa.int64())})
-    asked = sf.scan(rows, privacy_unit="id").group_by("year", keys=keys).bound(groups=1, rows=1)
-    plan = asked.agg(n=sf.count()).plan(epsilon=1)
-    counts = {
-        row["year"]: row for batch in asked._engine.statistics(plan.exact, 10) for row in batch.to_pylist()
-    }
-    assert len(set(map(str, counts.values()))) == 2
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_options_beside_public_groups() -> None:
-    tables = {"visits": ROWS, "towns": sf.public(TOWNS)}
-    with pytest.raises(SqlError, match="all groups are shown"):
-        sf.sql(GROUPS.replace("epsilon", "min_privacy_units_per_group = 5, epsilon"), tables=tables)
-    with pytest.raises(SqlError, match="is given twice"):
-        sf.sql(GROUPS.replace("epsilon", "group_selection = laplace, epsilon"), tables=tables)
-    older = GROUPS.replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION").replace("COUNT(*)", "ANON_COUNT(*)")
-    assert not sf.sql(older, tables=tables).plan.query.private_groups
-    of_rows = sf.sql(GROUPS.replace("epsilon", "max_rows_contributed = 5, epsilon", 1), tables=tables)
-    assert of_rows.plan.query.total_rows == 5 and not of_rows.plan.query.private_groups
-
-
 def test_too_many_public_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfumato.engines.duckdb.post_processing.MOST_GROUPS", 2)
     with pytest.raises(SqlError, match="more than 2 groups"):
@@ -319,36 +238,17 @@ def test_errors_in_what_gives_the_groups_are_placed_and_come_before_reading(read
 # Long and deep texts.
 
 
-def _took(text: str) -> float:
-    start = time.process_time()
-    with pytest.raises(SqlError):
-        ask(text)
-    return time.process_time() - start
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (" UNION ALL ".join([dp("COUNT(*) AS n FROM @")] * 51), "at most 50 private SELECTs"),
         ("SELECT " + "(" * 2000 + "1" + ")" * 2000 + f" FROM ({dp(BY_YEAR)})", "nested too deeply"),
-        ("SELECT " + "-" * 1 + " -" * 200 + f" 1 FROM ({dp(BY_YEAR)})", "nested too deeply"),
-        ("SELECT * FROM (" * 300 + dp(BY_YEAR) + ")" * 300 + ", visits", "private table|too deeply"),
         (f"SELECT n FROM ({dp(BY_YEAR)}) WHERE " + " OR ".join(["n = 1"] * 5000) + " OR v", "no column here|nested"),
-        (f"SELECT * FROM ({dp(BY_YEAR)})" + ", visits" * 300, "visits is a private table"),
         ("WITH " + ", ".join(f"a{i} AS (SELECT {i})" for i in range(2000)) + f" SELECT * FROM ({dp(BY_YEAR)}), visits", "private table"),
     ],
-    ids=["many", "brackets", "signs", "queries", "conditions", "tables", "names"],
+    ids=["many", "brackets", "conditions", "names"],
 )  # fmt: skip
 def test_long_and_deep_texts_are_refused(text: str, says: str, reading: list[str]) -> None:
     with pytest.raises(SqlError, match=says):
         ask(text)
     assert not reading
-
-
-def test_public_groups_are_for_rows_that_come_later_too() -> None:
-    """A Beam pipeline brings the rows; the groups are read here, when the question is planned."""
-    tables = {"visits": ROWS.schema, "towns": sf.public(TOWNS)}
-    planned = sf.sql(GROUPS, tables=tables)
-    assert planned.plan.query.public_keys["year"].to_pylist() == [2020, 2021, 2023]
-    with pytest.raises(SqlError, match="where rows are read in this process"):
-        sf.sql(f"{dp(BY_YEAR)} UNION ALL {dp(BY_YEAR)}", tables=tables)

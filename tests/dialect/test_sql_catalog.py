@@ -79,16 +79,6 @@ SAME = {
             f"{UNIT}, max_rows_per_group = 2",
         ),
     ),
-    "own bounds and limits": (
-        text(
-            "SUM(age, contribution_bounds_per_group => (0, 5)), COUNT(*) AS n",
-            f"{UNIT}, max_rows_per_group = 1",
-        ),
-        text(
-            "SUM(age, contribution_bounds_per_group => (0, 5)), COUNT(*) AS n",
-            f"{UNIT}, max_rows_per_group = 1",
-        ),
-    ),
     "the source's column, not the key of its name": (
         text("age // 10 AS age, AVG(age) AS m", delta="1e-6", rest="GROUP BY age"),
         text(
@@ -150,12 +140,6 @@ def test_groups_of_anything_else_are_chosen(columns):
     assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
 
 
-def test_a_limit_of_rows_of_all_groups_is_beside_no_limit_of_the_catalog():
-    query = parse(text("year, COUNT(*)", "max_rows_contributed = 2", rest="GROUP BY 1"), CATALOG)
-    assert (query.total_rows, query.groups, query.rows) == (2, None, None)
-    assert not [note for note in query.notes if "was not given: 2" in note or "was not given: 3" in note]
-
-
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [
@@ -184,25 +168,14 @@ REFUSED = {
         "max_rows_contributed is 3, but catalog: tables.visits allows at most 2",
         "3",
     ),
-    "groups beyond, by another name": (text("COUNT(*)", "kappa = 4"), "kappa is 4, but", "4"),
     "rows beyond": (text("COUNT(*)", "max_rows_per_group = 3"), "allows at most 2", "3"),
     "rows of a count": (
         text("COUNT(*, contribution_bounds_per_group => (0, 3))"),
         "the bound of a COUNT is 3, but catalog: tables.visits allows at most 2",
         "3",
     ),
-    "types": (text("COUNT(*)", "types = 'id BIGINT'"), "types is what catalog: tables.visits says", "types"),
-    "form": (text("COUNT(*)", "multiline = false"), "multiline is what catalog", "multiline"),
-    "unknown table": (text("COUNT(*)", source="visit"), "no table 'visit'; did you mean 'visits'?", "visit"),
-    "a path": (text("COUNT(*)", source="'x.csv'"), "there is no table 'x.csv'", "'x.csv'"),
     "a public table": (text("COUNT(*)", source="regions"), "the table is public", "regions"),
     "a group for each unit": (text("id, COUNT(*)", rest="GROUP BY 1"), "a group for each privacy unit", "id"),
-    "distinct of others": (text("COUNT(DISTINCT year)"), "COUNT(DISTINCT id)", "COUNT"),
-    "no epsilon": (
-        text("COUNT(*)").replace("epsilon = 1, ", ""),
-        "epsilon is missing",
-        "DIFFERENTIAL_PRIVACY",
-    ),
 }
 
 
@@ -215,39 +188,6 @@ def test_refused_with_its_place(what):
     assert words in " ".join(message)
     start = marks.index("^")
     assert line[start : start + marks.count("^")].startswith(marked)
-
-
-def test_too_many_groups_are_refused_with_their_place():
-    many = {"domain": list(range(1001))}
-    wide = {"source": ROWS, "privacy_unit": "id", "columns": {"year": many, "age": many}}
-    catalog = sf.catalog({"tables": {"visits": wide}})
-    sql = text("year, age, COUNT(*)", rest="GROUP BY 1, 2", delta="1e-6")
-    with pytest.raises(SqlError, match=r"(?s)1,002,001 groups.*line 1, column"):
-        parse(sql, catalog)
-    assert parse(
-        text("year, age, COUNT(*)", "group_selection = auto", "GROUP BY 1, 2", delta="1e-6"), catalog
-    )
-
-
-def test_without_a_catalog_all_is_as_ever():
-    """The refusal of missing bounds, its text and its place."""
-    with pytest.raises(SqlError) as caught:
-        parse(text("AVG(age)", UNIT))
-    assert str(caught.value).startswith(
-        "AVG without bounds: without them no noise is enough, and they are never read from the data. Write "
-        "AVG(x, contribution_bounds_per_row => (lower, upper)) with a range that is known beforehand; or "
-        "have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)\nline 1"
-    )
-    with pytest.raises(SqlError, match="privacy_unit_column is missing"):
-        parse(text("COUNT(*)"))
-
-
-@pytest.mark.noise_cannot_matter("it looks at columns, keys and notes, which are there before any noise")
-def test_sql_releases_from_a_catalog():
-    release = sf.sql(text("year, AVG(age) AS m", rest="GROUP BY year"), catalog=CATALOG)
-    assert release.to_arrow()["year"].to_pylist() == [2020, 2021]
-    assert release.spent == (1.0, 0.0)
-    assert "as catalog: tables.visits says" in str(release.explain())
 
 
 def test_a_catalog_stands_alone():
@@ -272,24 +212,3 @@ def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another
         with pytest.raises(SqlError, match="without bounds"):
             parse(f"{given} SUM({column}) AS s {join}", catalog)
     assert parse(f"{given} SUM(p.age) AS s {join}", catalog).aggregates[0][1].upper == 120
-
-
-def test_a_misspelt_group_key_that_is_not_selected_is_told_the_declared_column():
-    said = sf.catalog(
-        {
-            "tables": {
-                "visits": {
-                    "source": pa.table({"id": [1], "year": [1984]}),
-                    "privacy_unit": "id",
-                    "columns": {"year": {"domain": [1984, 1985]}},
-                }
-            }
-        }
-    )
-    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n FROM visits GROUP BY "
-    with pytest.raises(
-        SqlError, match=r"yaer is not selected; did you mean year\? Then add that to the SELECT"
-    ):
-        sf.sql(text + "yaer", catalog=said)
-    with pytest.raises(SqlError, match="year is not selected; add it to the SELECT list"):
-        sf.sql(text + "year", catalog=said)

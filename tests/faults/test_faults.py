@@ -10,7 +10,6 @@ from types import CodeType
 
 import pytest
 
-from tests.certificate import faults as checker
 from tests.faults import run
 from tests.faults.fault import HARMLESS, REFUSED, SOURCE, Fault
 
@@ -28,11 +27,6 @@ def test_each_fault_can_be_made():
     texts = {fault.file: (SOURCE / fault.file).read_text() for fault in FAULTS}
     assert not [f.name for f in FAULTS if texts[f.file].count(f.old) != 1 or f.old == f.new]
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) > 250
-
-
-def test_each_fault_of_the_checker_can_be_made():
-    texts = {name: (SOURCE / "certificate" / f"{name}.py").read_text() for name, _, _ in checker.FAULTS}
-    assert not [(name, old) for name, old, new in checker.FAULTS if texts[name].count(old) != 1 or old == new]
 
 
 def test_each_fault_says_how_it_is_found():

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import sfumato as sf
 from sfumato.budget import Loss
 from sfumato.budget.ledger import journal_lines as chain
-from sfumato.cli.main import app
 from sfumato.errors import BudgetError, EngineError, SfumatoError
 from sfumato.exact.parameters import canonical_bytes
 
@@ -203,8 +201,7 @@ def test_every_table_is_edited_or_its_reason_is_in_the_documentation(tmp_path):
 # What nobody finds in the end, if it is not looked for: a cap that was raised, spent, and put back.
 
 
-@pytest.mark.parametrize("analyst", ["", "ann"], ids=["of the dataset", "of an analyst"])
-@pytest.mark.parametrize("column", ["epsilon", "delta"])
+@pytest.mark.parametrize(("column", "analyst"), [("epsilon", "ann"), ("delta", "")])
 def test_a_cap_that_is_raised_spent_and_put_back_is_found(file, monkeypatch, analyst, column):
     ledger, _ = filled(file)
     budget, raised = ledger.budget("shop", analyst or None), {"epsilon": "1000", "delta": "1/2"}
@@ -403,11 +400,6 @@ ASKS: dict[str, Any] = {
     "grant": lambda ledger: ledger.grant("shop", "ann", 6),
     "declare": lambda ledger: ledger.journal.declare("shop", "2"),
 }
-COMMANDS = (
-    ("budget", "show"), ("budget", "history"), ("budget", "export", "-o", "x.csv"), ("journal", "show"),
-    ("journal", "show", "-o", "x.json"), ("journal", "verify"), ("journal", "audit"),
-    ("journal", "publish", "6"), ("budget", "grant", "shop", "ann", "--epsilon", "7"),
-)  # fmt: skip
 
 
 def contents(place: Path) -> list[Any] | None:
@@ -447,7 +439,7 @@ def asked_of(place: Path, head: str, damaged: bytes, asks: dict[str, Any], whole
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(1), pytest.param(range(1, 60), marks=pytest.mark.long)], ids=["few", "many"]
+    "seeds", [range(1), pytest.param(range(1, 30), marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_bits_of_pages_that_flip_are_told_in_words(tmp_path, seeds):
     place = tmp_path / "budget.db"
@@ -460,7 +452,7 @@ def test_bits_of_pages_that_flip_are_told_in_words(tmp_path, seeds):
 
 
 @pytest.mark.parametrize(
-    "part", [slice(5, None, 997), pytest.param(slice(0, None, 29), marks=pytest.mark.long)]
+    "part", [slice(5, None, 1997), pytest.param(slice(0, None, 49), marks=pytest.mark.long)]
 )
 def test_cells_that_were_changed_are_told_in_words(tmp_path, part):
     """Whatever stands in a cell, nothing but an error of ours comes of it, wherever the ledger is used."""
@@ -484,21 +476,3 @@ def test_cells_that_were_changed_are_told_in_words(tmp_path, part):
                 pass
             except Exception as error:
                 raise AssertionError(f"{what}, {name}: {error!r}") from error
-
-
-@pytest.mark.parametrize(
-    "seeds", [range(1), pytest.param(range(15), marks=pytest.mark.long)], ids=["few", "many"]
-)
-def test_commands_about_a_damaged_ledger_end_in_words(tmp_path, monkeypatch, seeds):
-    monkeypatch.chdir(tmp_path)
-    place = tmp_path / "budget.db"
-    filled(str(place))
-    whole = place.read_bytes()
-    for seed in seeds:
-        for command in COMMANDS:
-            place.write_bytes(flipped(whole, random.Random(seed)))
-            done = CliRunner().invoke(app, [*command, "--ledger", "budget.db"])
-            assert done.exit_code in (0, 1, 2) and isinstance(done.exception, SystemExit | None), (
-                seed,
-                command,
-            )

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.budget.ledger import LedgerBudget
 from sfumato.errors import BudgetError, EngineError, RefusalError
 
 pytestmark = pytest.mark.noise_cannot_matter("what a ledger entered is looked at, no answer")
@@ -82,21 +81,20 @@ def has_its_own(release: Any, entered: Any) -> bool:
     return bool(covered and plain == [entry.row() for entry in entered])
 
 
-@pytest.mark.parametrize("planted", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_every_release_has_its_own_entry(file, way, planted, monkeypatch):
-    """The planted defect hands on the entry of another spend."""
+@pytest.mark.parametrize(
+    "ways", [("groups", "SQL of two"), pytest.param(tuple(WAYS), marks=pytest.mark.long)], ids=["few", "all"]
+)
+def test_every_release_has_its_own_entry(file, ways):
     _, budget = opened(file)
-    if planted:
-        pay = LedgerBudget._pay
-        monkeypatch.setattr(LedgerBudget, "_pay", lambda self, *a: (self.history[-1], pay(self, *a))[0])
-    ask, entries = WAYS[way]
-    releases = ask(budget)
-    entered = budget.history[1:]
-    assert len(entered) == entries
-    assert [has_its_own(release, entered) for release in releases] == [not planted] * len(releases)
+    for way, (ask, entries) in ((way, WAYS[way]) for way in ways):
+        before = len(budget.history)
+        releases = ask(budget)
+        entered = budget.history[before:]
+        assert len(entered) == entries, way
+        assert all(has_its_own(release, entered) for release in releases), way
 
 
+@pytest.mark.long
 def test_looks_that_are_paid_one_by_one_have_an_entry_each(file):
     _, budget = opened(file)
     release = MEANS.release(share="1/4", budget=budget)
@@ -133,7 +131,7 @@ def test_a_draw_that_failed_was_paid_once_and_is_not_drawn_again(file, monkeypat
     assert len(ledger.history()) == 4
 
 
-@pytest.mark.parametrize("way", ["groups", "largest", "SQL of two"])
+@pytest.mark.parametrize("way", ["groups", pytest.param("SQL of two", marks=pytest.mark.long)])
 def test_a_child_neither_draws_nor_pays(file, way, in_child):
     ledger, budget = opened(file)
     (release, *_) = WAYS[way][0](budget)
@@ -141,16 +139,6 @@ def test_a_child_neither_draws_nor_pays(file, way, in_child):
     assert in_child(lambda: WAYS[way][0](budget))[0] in (BudgetError, RefusalError)
     assert len(ledger.history()) == 4 and has_its_own(release, budget.history[1:])
     assert in_child(lambda: release.receipt().ledger) == release.receipt().ledger
-
-
-def test_without_a_ledger_there_is_none(file):
-    _, budget = opened(file)
-    assert sf.Budget(1).spend("1/2") is None
-    assert COUNTS.release(epsilon=1, budget=sf.Budget(1)).receipt().ledger is None
-    assert COUNTS.release(epsilon=1).receipt().ledger is None
-    with pytest.raises(BudgetError):
-        COUNTS.release(epsilon=25, budget=budget)
-    assert len(budget.history) == 1
 
 
 def test_a_receipt_keeps_its_entries_in_a_file(file, tmp_path):

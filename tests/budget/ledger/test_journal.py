@@ -12,7 +12,7 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,12 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 import sfumato as sf
-from sfumato.budget.ledger import journal, ledger_accounts, ledger_databases
-from sfumato.budget.ledger import journal_audit as audit
+from sfumato.budget.ledger import journal, ledger_accounts
 from sfumato.budget.ledger import journal_lines as chain
-from sfumato.budget.ledger.journal_audit import Question, equalities, names, template
+from sfumato.budget.ledger.journal_audit import equalities, names, template
 from sfumato.budget.ledger.ledger_tables import ACCOUNTS
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
-from sfumato.release import noisy_table
+from sfumato.errors import BudgetError, EngineError, ParameterError
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "what is written of questions is looked at, no number of an answer"
@@ -102,7 +100,13 @@ WAYS: dict[str, tuple[Callable[[sf.Budget], Any], int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("number, way", [*enumerate(WAYS)])
+QUICK = ("groups", "looks of a share", "SQL of two")
+
+
+@pytest.mark.parametrize(
+    "number, way",
+    [pytest.param(i, way, marks=[pytest.mark.long] * (way not in QUICK)) for i, way in enumerate(WAYS)],
+)
 def test_every_way_to_ask_is_written_with_its_plan_and_what_came(number, way, of_file, tmp_path):
     ask, least = WAYS[way]
     release = ask(of_file.budget("shop", "ann"))
@@ -130,20 +134,6 @@ def test_what_is_refused_is_written_and_costs_nothing(ledger):
     assert ledger.budget("shop").spent == (0.0, 0.0) and ledger.journal.verify().ok
     for kept in ledger.accounts():
         assert kept.lifetime.spent == (0.0, 0.0)
-
-
-def test_what_fails_is_written_without_its_words(of_file, monkeypatch):
-    def quoting(*_: object, **__: object) -> None:
-        raise ValueError(MARK)
-
-    for release in (COUNT, VISITS.top("town", k=1, keys=["A"])):
-        with monkeypatch.context() as now:
-            now.setattr(DuckDBEngine, "statistics", quoting)
-            with pytest.raises(EngineError):
-                release.release(epsilon=1, budget=of_file.budget("shop", "ann")).to_arrow()
-    assert kinds(of_file) == ["asked", "failed"] * 2
-    assert of_file.budget("shop", "ann").spent[0] == 2
-    assert of_file.journal.lines()[-1].detail["error"] == "EngineError"
 
 
 @pytest.mark.long
@@ -180,17 +170,7 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
     assert kinds(ledger)[-1] == "asked" and ledger.journal.verify().ok
 
 
-def test_each_day_has_its_refusals_and_a_clock_that_goes_back_brings_none_anew(of_file, monkeypatch, clock):
-    monkeypatch.setattr(journal, "MOST_REFUSALS", 2)
-    counts = []
-    for day in ("2030-01-01", "2030-01-02", "2030-01-01"):
-        clock(day)
-        for _ in range(5):
-            of_file.journal._record_rejected_text("shop", "ann", "SELECT * FROM v", "SqlError")
-        counts.append(kinds(of_file).count("refused"))
-    assert counts == [3, 6, 6]
-
-
+@pytest.mark.long
 def test_what_a_refusal_writes_is_short(of_file):
     budget, before = of_file.budget("shop", "ann"), Path(of_file._store._path).stat().st_size
     for _ in range(20):
@@ -199,88 +179,6 @@ def test_what_a_refusal_writes_is_short(of_file):
     of_file.journal._record_rejected_text("shop", "ann", "\ud800" * 10**6, "SqlError")
     sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
     assert max(sizes) < 32 * 1024 and Path(of_file._store._path).stat().st_size - before < 21 * 64 * 1024
-
-
-def test_what_diagnostics_and_advice_look_at_has_an_outcome(of_file, monkeypatch):
-    def looks() -> None:
-        budget = of_file.budget("shop", "ann")
-        with suppress(EngineError):
-            ONE.agg(n=sf.count()).diagnose(epsilon=1, budget=budget).findings()
-        with suppress(EngineError):
-            open_ = VISITS.group_by("town", keys=["A"]).bound(groups="auto", rows="auto").agg(n=sf.count())
-            sf.advise(VISITS, {"n": open_}, epsilon=1, budget=budget)
-
-    looks()
-    assert kinds(of_file) == ["asked", "answered"] * 2
-    monkeypatch.setattr(DuckDBEngine, "statistics", failing)
-    looks()
-    assert kinds(of_file)[4:] == ["asked", "failed"] * 2
-    assert "without an outcome" not in str(of_file.journal.verify())
-
-
-@pytest.mark.long
-def test_what_is_handed_to_a_pipeline_has_the_outcome_that_its_runner_tells(of_file, caplog):
-    beam = pytest.importorskip("apache_beam")
-    from sfumato.beam import Release
-
-    budget, schema = of_file.budget("shop", "ann"), pa.schema([("id", pa.int64())])
-    question = sf.scan(schema, privacy_unit="id").bound(rows=1).agg(n=sf.count())
-    releases = [Release(question, epsilon="1/2", budget=budget) for _ in range(4)]
-    assert kinds(of_file) == ["asked"] * 4 and budget.spent == (2, 0.0)
-    assert (
-        "Entries without an outcome, which failed or were not looked at, and stay spent: 4, 5, 6, 7."
-        in str(of_file.journal.verify())
-    )
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([{"id": 1}, {"id": 2}])
-    for number, one in enumerate(releases[:3]):
-        rows | str(number) >> one
-    rows | "people" >> sf.scan(schema, privacy_unit="id").agg(n=sf.count_units()).release(
-        epsilon="1/4", budget=budget
-    )
-    assert kinds(of_file)[4:] == ["handed"] * 3 + ["asked", "handed"]
-    told = str(of_file.journal.verify())
-    assert (
-        "looked at, and stay spent: 7." in told
-        and "nobody has told how it ended, and stay spent: 4, 5, 6, 8." in told
-    )
-    for result in (None, type("Running", (), {"state": "RUNNING"})()):
-        with pytest.raises(QueryError, match="has not ended"):
-            releases[0].ended(result)
-    result = pipeline.run()
-    result.wait_until_finish()
-    releases[0].ended(result)
-    releases[0].ended(result)
-    releases[1].ended(type("Failed", (), {"state": "FAILED"})())
-    lines = of_file.journal.lines()[-2:]
-    assert [(line.kind, line.entry) for line in lines] == [("answered", 4), ("failed", 5)]
-    assert lines[1].detail["error"] == "FAILED" and of_file.journal.verify().ok
-    assert "nobody has told how it ended, and stay spent: 6, 8." in str(of_file.journal.verify())
-
-
-@pytest.mark.parametrize("most", [0, 1])
-def test_a_long_answer_has_no_digest_of_its_receipt(of_file, monkeypatch, most):
-    monkeypatch.setattr(noisy_table, "_DIGESTED", most)
-    COUNT.release(epsilon=1, budget=of_file.budget("shop", "ann")).to_arrow()
-    detail = of_file.journal.lines()[-1].detail
-    assert detail["rows"] == 1 and ("receipt" in detail) == (most == 1)
-
-
-def test_what_came_is_answered_or_failed(of_file):
-    budget = of_file.budget("shop", "ann")
-    with pytest.raises(ParameterError, match="answered"):
-        budget._record_outcome(budget.spend(1), "cap")
-    assert kinds(of_file) == ["asked"] and of_file.journal.verify().ok
-
-
-def test_a_plan_that_is_no_plain_data_is_refused_before_anything_is_entered(of_file):
-    budget = of_file.budget("shop", "ann")
-    for plan in ({"a": object()}, {"a": float("nan")}, {"a": b"x"}):
-        with pytest.raises(ParameterError, match="plain data"):
-            budget.spend(1, plan=plan)
-    assert kinds(of_file) == [] and budget.spent[0] == 0
-    budget.spend(1, plan={"asks": "x", "keys": ["y" * 100] * 10_000})
-    assert set(of_file.journal.lines()[-1].detail["plan"]) == {"asks", "sha256"}
 
 
 # What is changed later.
@@ -348,15 +246,17 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_was_changed_is_found_where_it_is(of_file, change):
+def test_what_was_changed_is_found_where_it_is(of_file):
     asked(of_file)
     assert of_file.journal.verify().ok
-    statements, says = CHANGES[change]
-    changed(of_file, *statements)
-    found = sf.Ledger(of_file._store._path).journal.verify()
-    assert not found.ok and any(says in wrong for wrong in found.wrong), found.wrong
-    assert says in str(found) and "is broken" in str(found)
+    place = Path(of_file._store._path)
+    whole = place.read_bytes()
+    for what, (statements, says) in CHANGES.items():
+        place.write_bytes(whole)
+        changed(of_file, *statements)
+        found = sf.Ledger(place).journal.verify()
+        assert not found.ok and any(says in wrong for wrong in found.wrong), (what, found.wrong)
+        assert says in str(found) and "is broken" in str(found)
 
 
 def test_a_journal_that_lost_its_end_pays_for_nothing(of_file):
@@ -389,14 +289,13 @@ def test_whoever_writes_all_of_it_anew_is_found_by_the_head_alone(of_file):
     assert "were written anew" in str(of_file.journal.verify(head))
 
 
-@pytest.mark.parametrize("lines", [1, 2, 4])
-def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, lines):
+def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file):
     head = asked(of_file)
     copy = f"{of_file._store._path}.copy"
     shutil.copy(of_file._store._path, copy)
     ledger = sf.Ledger(copy)
     with closing(sqlite3.connect(copy)) as connection:
-        last = 10 - lines
+        last = 8
         (digest,) = connection.execute("SELECT sha256 FROM sfumato_journal WHERE id = ?", (last,)).fetchone()
         connection.execute("DELETE FROM sfumato_journal WHERE id > ?", (last,))
         connection.execute("DELETE FROM sfumato_answers WHERE id > ?", (last,))
@@ -419,20 +318,10 @@ def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file, line
     assert of_file.journal.verify(f"{last}:{digest}").ok
 
 
-@pytest.mark.parametrize("head", ["", "3", "3:abc", "x:" + "0" * 64, 7, "-1:" + "0" * 64])
-def test_a_head_that_is_none_is_refused(of_file, head):
-    with pytest.raises(ParameterError, match="head"):
-        of_file.journal.verify(head)
-
-
-def test_a_clock_that_goes_back_is_noted_and_breaks_nothing(of_file, clock):
-    clock("2030-02-01")
-    of_file.budget("shop").spend(1)
-    clock("2030-01-01")
-    of_file.budget("shop").spend(1)
-    found = of_file.journal.verify()
-    assert found.ok and "The clock went back before lines 5" in str(found)
-    assert [line.number for line in of_file.journal.lines()] == [1, 2, 3, 4, 5]
+def test_a_head_that_is_none_is_refused(of_file):
+    for head in ("", "3:abc", "x:" + "0" * 64, 7, "-1:" + "0" * 64):
+        with pytest.raises(ParameterError, match="head"):
+            of_file.journal.verify(head)
 
 
 # Kills, disks.
@@ -452,7 +341,13 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("when", ["before it is drawn", "before it is written", "before that ends"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "before it is drawn",
+        *(pytest.param(f"before {it}", marks=pytest.mark.long) for it in ("it is written", "that ends")),
+    ],
+)
 def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, when):
     path = of_file._store._path
 
@@ -482,7 +377,8 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, wh
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [40])
 def test_kills_at_any_call_leave_a_whole_journal(of_file, count):
     """A real SIGKILL at calls of what pays for a question and writes what came of it."""
     import sys
@@ -513,15 +409,6 @@ def test_kills_at_any_call_leave_a_whole_journal(of_file, count):
     assert ended >= count // 3
 
 
-def test_a_spend_whose_line_comes_later_would_be_found(of_file, monkeypatch):
-    """The planted defect: the line is written in a transaction of its own, before which a kill may come."""
-    from sfumato.budget.ledger.journal import Journal
-
-    monkeypatch.setattr(Journal, "_record_query", lambda *_: None)
-    of_file.budget("shop").spend(1)
-    assert "entry 4 of the ledger has no line" in str(of_file.journal.verify())
-
-
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
     path = of_file._store._path
@@ -540,13 +427,6 @@ def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
         and ledger.journal.verify().ok
         and ledger.budget("shop", "ann").spent[0] == 1
     )
-
-
-def test_that_an_outcome_was_not_written_is_in_the_log(of_file, monkeypatch, caplog):
-    release = COUNT.release(epsilon=1, budget=of_file.budget("shop", "ann"))
-    monkeypatch.setattr(ledger_databases.SqliteStore, "begin_change", failing)
-    assert release.to_arrow().num_rows == 1
-    assert "what came of entry 4 of the ledger could not be written there" in caplog.text
 
 
 # What a person should look at.
@@ -575,31 +455,9 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("single", SINGLE)
-def test_a_question_about_one_unit_is_listed(of_file, single):
-    entry = ask(of_file, SINGLE[single])
-    assert found(of_file)["one unit"] == [(entry,)]
-
-
-@pytest.mark.parametrize(
-    "inside",
-    [
-        "SELECT id, sum(v) AS s FROM v WHERE id = 4217 GROUP BY id",
-        "SELECT id, id AS who, v AS s FROM v WHERE age > 3",
-    ],
-)
-def test_one_inside_a_subquery_is_listed_too(of_file, inside):
-    where = " WHERE who = 4217" if "who" in inside else ""
-    text = PRIVATE.replace("FROM v", f"FROM ({inside}) AS t{where}").replace(
-        "= id)", "= id, max_rows_per_group = 1)"
-    )
-    sf.sql(text, tables={"v": ROWS}, budget=of_file.budget("shop", "ann"))
-    assert found(of_file)["one unit"] == [(4,)]
-
-
-def test_many_equalities_are_listed(of_file):
-    entry = ask(of_file, ONE.filter("age = 31 AND town = 'A' AND job = 'x'").agg(n=sf.count()))
-    assert found(of_file) == {"few rows": [(entry,)]}
+def test_a_question_about_one_unit_is_listed(of_file):
+    entries = [(ask(of_file, question),) for question in SINGLE.values()]
+    assert found(of_file)["one unit"] == entries
 
 
 def test_totals_and_parts_are_listed_over_all_who_ask(of_file):
@@ -641,24 +499,6 @@ def test_the_same_under_other_names_is_asked_again(of_file):
     assert found(of_file) == {"again": [tuple(entries[:2])]}
 
 
-def test_many_answers_about_the_same_columns_are_listed(of_file):
-    for upper in range(1, audit.MANY + 1):
-        ask(of_file, ONE.agg(s=sf.sum("v", lower=0, upper=upper)), epsilon="1/100")
-    assert [len(entries) for entries in found(of_file)["many"]] == [audit.MANY]
-
-
-def test_many_refusals_are_listed(of_file):
-    for _ in range(audit.MANY):
-        with pytest.raises(BudgetError):
-            COUNT.release(epsilon=60, budget=of_file.budget("shop", "bob"))
-    (finding,) = of_file.journal.audit().findings
-    assert (
-        finding.kind == "refused"
-        and finding.analysts == ("bob",)
-        and "refused, bob, lines" in str(finding).replace("[refused] shop", "refused")
-    )
-
-
 def test_refusals_are_listed_with_who_and_why(of_file):
     for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
         with pytest.raises(BudgetError):
@@ -681,15 +521,6 @@ def test_refusals_are_listed_with_who_and_why(of_file):
     assert "refused" not in str(of_file.journal.audit("shop")).partition("What was refused")[0]
 
 
-def test_the_list_of_refusals_is_short_however_many_there_were(of_file):
-    for i in range(audit._LISTED + 3):
-        for _ in range(2):
-            of_file.journal._record_rejected_text("shop", f"analyst {i}", "x" * 9_000, "SqlError")
-    text = str(of_file.journal.audit())
-    assert text.count("2 questions (2 SqlError)") == audit._LISTED and "and of 3 more who asked" in text
-    assert len(text) < 6_000
-
-
 def test_questions_that_have_nothing_to_do_with_each_other_are_not_listed(of_file):
     for question in (
         TOWNS.agg(n=sf.count()),
@@ -700,25 +531,6 @@ def test_questions_that_have_nothing_to_do_with_each_other_are_not_listed(of_fil
         ask(of_file, question)
     told = of_file.journal.audit()
     assert told.findings == () and told.asked == 4 and "- nothing" in str(told)
-
-
-def test_what_an_analyst_writes_forges_no_line(of_file):
-    ask(of_file, ONE.filter("id = 1 OR town = 'a\n- [one unit] shop, bob, entries 1'").agg(n=sf.count()))
-    told = str(of_file.journal.audit())
-    assert len([line for line in told.splitlines() if line.startswith("- [")]) == 1 and r"\n- [one" in told
-
-
-@pytest.mark.parametrize("planted", ["names", "template"])
-def test_an_audit_that_sees_less_would_be_found(of_file, monkeypatch, planted):
-    """The planted defects: the unit is looked for in filters alone, or values are not left out."""
-    if planted == "names":
-        monkeypatch.setattr(Question, "expressions", ())
-    else:
-        monkeypatch.setattr(audit, "template", lambda text: text)
-    ask(of_file, SINGLE["in what is added up"])
-    ask(of_file, ONE.filter("age < 50").agg(n=sf.count()))
-    ask(of_file, ONE.filter("age < 51").agg(n=sf.count()))
-    assert set(found(of_file)) == ({"literal"} if planted == "names" else {"one unit"})
 
 
 def test_words_of_expressions():
@@ -744,10 +556,7 @@ def test_a_question_that_is_published_must_have_an_answer(ledger):
 
 
 def test_a_file_of_version_2_opens_for_ever(tmp_path):
-    """Whatever else changes, this file, and what its journal says, does not.
-
-    It has what `made_for_ever` of `test_places` enters, and a question whose answer is kept.
-    """
+    """Whatever else changes, this file, and what its journal says, does not."""
     path = tmp_path / "budget.db"
     shutil.copy(VERSIONS / "version_2.db", path)
     os.chmod(path, 0o600)

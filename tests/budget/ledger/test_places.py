@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import sqlite3
-import sys
 from contextlib import closing
 from fractions import Fraction as F
 from pathlib import Path
@@ -55,34 +54,17 @@ def test_a_ledger_that_is_not_there_is_not_made_by_asking(tmp_path):
     assert ledger.budget("hospital").spent[0] == 1  # it is looked for again
 
 
-def test_a_ledger_stays_where_it_was_when_the_process_moves(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    budget = made("odd ?#% name.db").budget("hospital")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    budget.spend(1)
-    assert budget.spent[0] == 2 and not list(Path.cwd().iterdir())
-
-
 @pytest.mark.parametrize(
     ("place", "error", "says"),
     [
         ("none/budget.db", EngineError, "there is no folder .*none'; make it first"),
-        (".", EngineError, "it is a folder"),
         ("", ParameterError, "the path of a file on disk"),
         (":memory:", ParameterError, "the path of a file on disk"),
-        ("file:budget.db?mode=memory", ParameterError, "the path of a file on disk"),
         ("mysql://ann:hunter2@h/d", ParameterError, "the path of a file on disk"),
-        ("id,x\n1,hunter2", ParameterError, "the path of a file on disk"),
-        ("a\0b", ParameterError, "the path of a file on disk"),
-        (b"budget.db", ParameterError, "the path of a file"),
         (None, ParameterError, "the path of a file"),
         ("postgresql://ann:hunter2@h", EngineError, "names no database"),
-        ("postgresql://ann:hunter2@h:port/d", EngineError, "cannot be read"),
         ("postgresql://ann:hunter2@127.0.0.1:1/d", EngineError, "postgresql://127.0.0.1/d: no server answers there"),
-        ("postgres://ann:hunter2@127.0.0.1:1/d", EngineError, "no server answers there"),
         ("postgresql://ann:hunter2@nowhere.invalid/d", EngineError, "there is no such host"),
-        ("postgresql://ann:hunter2@/d?host=/nowhere", EngineError, "no server answers there"),
         ("postgresql://ann:hunter2@127.0.0.1:1/d?hunter2=3", EngineError, "its address|psql|no server"),
     ],
 )  # fmt: skip
@@ -94,46 +76,20 @@ def test_a_place_that_is_none_is_refused(tmp_path, monkeypatch, place, error, sa
     assert refused.value.__context__ is None and refused.value.__cause__ is None
 
 
-def test_what_is_missing_is_named(monkeypatch, tmp_path):
-    for name in ("sfumato.budget.ledger.ledger_databases", "sfumato.budget.ledger.ledger_databases"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(EngineError, match=r"pip install 'sfumato\[ledger\]'"):
-        sf.Ledger(tmp_path / "budget.db")
-
-
-def test_what_is_no_ledger_is_left_alone(tmp_path):
-    text, other, empty = tmp_path / "notes.txt", tmp_path / "other.db", tmp_path / "empty.db"
-    text.write_text("notes " * 1000)
-    changed(str(other), "CREATE TABLE t (x)")
-    for path, says in (
-        (text, "no ledger, nor any database"),
-        (other, "no ledger; give a ledger a file of its own"),
-    ):
-        before = path.read_bytes()
-        with pytest.raises(EngineError, match=says):
-            sf.Ledger(path).create("hospital", 1)
-        assert path.read_bytes() == before
-    with pytest.raises(EngineError, match="there is no ledger"):
-        sf.Ledger(other).budget("hospital")
-    empty.touch()  # what a kill leaves of making one
-    made(empty).check()
-
-
 def test_a_torn_file_is_told_and_nothing_is_released_from_it(file):
     ledger = made(file)
     for _ in range(60):
         ledger.budget("hospital", "ann").spend("0.001", what="x" * 500)
     whole, refused = Path(file).read_bytes(), 0
     assert len(whole) > 40_000
-    for size in range(1, len(whole), 4999):
+    for size in range(1, len(whole), 9999):
         Path(file).write_bytes(whole[:size])
         try:
             sf.Ledger(file).budget("hospital", "ann").spend("0.001")
         except SfumatoError:
             refused += 1
-    assert refused == len(range(1, len(whole), 4999))
-    for at in range(4096, len(whole), 4096):
+    assert refused == len(range(1, len(whole), 9999))
+    for at in range(4096, len(whole), 3 * 4096):
         Path(file).write_bytes(whole[:at] + b"\x55" * 4096 + whole[at + 4096 :])
         try:
             opened = sf.Ledger(file)
@@ -145,29 +101,28 @@ def test_a_torn_file_is_told_and_nothing_is_released_from_it(file):
     sf.Ledger(file).check()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE sfumato_accounts SET epsilon = 'much'", "UPDATE sfumato_accounts SET totals = '{}'",
-        "UPDATE sfumato_accounts SET totals = '[1]'", "UPDATE sfumato_accounts SET period = 'day'",
-        "UPDATE sfumato_accounts SET composition = 'pld'", "UPDATE sfumato_ledger SET day = 'x'",
-        "DELETE FROM sfumato_ledger", "UPDATE sfumato_accounts SET lifetime = '{\"epsilon\": [\"1/0\", \"0\"]}'",
-        "UPDATE sfumato_accounts SET totals = x'ff'", "DROP TABLE sfumato_accounts", "DROP TABLE sfumato_entries",
-        "UPDATE sfumato_ledger SET version = 99",
-    ],
-)  # fmt: skip
-def test_what_was_changed_by_hand_is_told(file, statement):
-    made(file)
-    changed(file, statement)
-    with pytest.raises(EngineError):
-        sf.Ledger(file).budget("hospital", "ann").spend("0.1")
+BY_HAND = [
+    "UPDATE sfumato_accounts SET epsilon = 'much'",
+    "UPDATE sfumato_accounts SET totals = '{}'",
+    "UPDATE sfumato_accounts SET totals = replace(totals, '\"1\"', '\"-1\"')",
+    "UPDATE sfumato_accounts SET period = 'day'",
+    'UPDATE sfumato_accounts SET lifetime = \'{"epsilon": ["1/0", "0"]}\'',
+    "UPDATE sfumato_accounts SET totals = x'ff'",
+    "UPDATE sfumato_ledger SET day = 'x'",
+    "DROP TABLE sfumato_entries",
+    "UPDATE sfumato_ledger SET version = 99",
+]
 
 
-def test_an_entry_that_was_changed_by_hand_is_told(file):
+def test_what_was_changed_by_hand_is_told(file):
     made(file)
-    changed(file, "UPDATE sfumato_entries SET loss = 'x', at = 'y'")
-    with pytest.raises(EngineError, match="is damaged, or was changed by hand.*Restore the last whole copy"):
-        sf.Ledger(file).history()
+    whole = Path(file).read_bytes()
+    for statement in BY_HAND:
+        Path(file).write_bytes(whole)
+        changed(file, statement)
+        assert Path(file).read_bytes() != whole
+        with pytest.raises(EngineError):
+            sf.Ledger(file).budget("hospital", "ann").spend("0.1")
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["older copy", "another ledger"])
@@ -255,6 +210,7 @@ def test_a_file_that_may_not_be_written_is_read_and_not_spent_from(tmp_path, in_
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_a_full_disk_enters_nothing_and_loses_nothing(file, in_child):
     ledger = made(file)
     for _ in range(5):
@@ -309,22 +265,6 @@ def test_every_setting_that_makes_a_spend_durable_is_on(file, monkeypatch):
 
 
 # Versions.
-
-
-def made_for_ever(path: Path) -> None:
-    """How the file of version 2 was made, which is never made again: `python -c` with the day's sfumato."""
-    ledger = sf.Ledger(path)
-    ledger.create("hospital", epsilon="7/3", delta="1e-6")
-    ledger.create("school", epsilon=1, composition="adding", period="month")
-    ledger.grant("hospital", "ann", epsilon=1, period="year")
-    ledger.grant("school", "Zoë", epsilon="1/2")
-    ledger.budget("hospital", "ann").spend(
-        "1/3", "1e-8", loss=Loss(gaussian=F(1, 7), additive_delta=F("1e-9"))
-    )
-    ledger.budget("hospital").spend(
-        "0.1", loss=Loss(laplace=((F(1, 20), 2),), pure=F(1, 15)), what="patients by year"
-    )
-    ledger.budget("school", "Zoë").spend(0.1)
 
 
 def test_a_file_of_version_2_opens_for_ever(tmp_path):
@@ -434,21 +374,6 @@ def test_a_server_whose_settings_are_careless(database):
 
 
 @pytest.mark.long
-def test_one_who_keeps_the_ledger_of_a_server_is_told(database, monkeypatch):
-    import psycopg
-
-    ledger = made(database)
-    monkeypatch.setattr(ledger_databases, "WAIT", 1)
-    with psycopg.connect(database) as other:
-        other.execute("SELECT * FROM sfumato_ledger FOR UPDATE")
-        with pytest.raises(EngineError, match="another process has kept the ledger"):
-            ledger.budget("hospital", "ann").spend("0.1")
-        assert ledger.budget("hospital", "ann").spent[0] == 1
-        other.rollback()
-    ledger.budget("hospital", "ann").spend("0.1")
-
-
-@pytest.mark.long
 def test_a_connection_that_breaks_at_the_end_is_not_known_to_have_ended(database):
     ledger = made(database)
     end = "SELECT pg_terminate_backend(pg_backend_pid())"
@@ -500,26 +425,3 @@ def test_ledgers_that_two_make_at_once_are_one(database, in_child):
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(create, range(8))) == 1
     assert [entry.kind for entry in sf.Ledger(database).history()] == ["create"]
-
-
-def test_attempts_are_counted(file, monkeypatch):
-    """What the database asks to try again is tried again, and not for ever."""
-    ledger, tried = made(file), []
-
-    def busy(connection):
-        tried.append(1)
-        if len(tried) < 4 or len(tried) > 10:
-            raise ledger_databases.DBAPIError("", None, Exception())
-
-    monkeypatch.setattr(ledger._store, "again", lambda error: True)
-    monkeypatch.setattr(ledger_databases.time, "sleep", lambda seconds: None)
-    begin = ledger._store.begin_change
-    monkeypatch.setattr(
-        ledger._store, "begin_change", lambda connection: (begin(connection), busy(connection))
-    )
-    ledger.budget("hospital").spend("0.1")
-    assert len(tried) == 4 and len(ledger.history()) == 4
-    tried.extend([1] * 10)
-    with pytest.raises(EngineError, match="nothing was entered"):
-        ledger.budget("hospital").spend("0.1")
-    assert len(tried) == 14 + 20 and len(ledger.history()) == 4

@@ -1,8 +1,7 @@
-"""Generated databases, and unit-local questions about them in three forms: a chain, SQL with the clause, and plain SQL.
+"""Random databases, and unit-local queries of them in three forms: a chain, private SQL, and plain SQL.
 
-Each operator is a function that makes a new `Made` of others; what is added to `OPERATORS` is generated from then on,
-in all depths. `Made.sql` is the whole meaning in plain SQL. Where SQL with the clause has subqueries in FROM, that text is
-what stands there; until then it has the form of `Flat`, where all operators have one.
+Each operator is a function that makes a new `Made` of others. An operator that is added to `OPERATORS` is generated in
+all depths. `Made.sql` is the whole meaning in plain SQL, and stands in FROM of private SQL.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
-from sfumato.dialect import parse
-from sfumato.errors import QueryError
 
 TYPES = {
     "VARCHAR": pa.string(),
@@ -152,16 +149,6 @@ def rows_of(
 
 
 @dataclass(frozen=True)
-class Flat:
-    """A question's FROM and WHERE, as SQL with the clause has them today: how columns are written there."""
-
-    tables: str
-    names: Mapping[str, str]
-    where: tuple[str, ...] = ()
-    joined: int = 1
-
-
-@dataclass(frozen=True)
 class Made:
     """Rows that are made of tables.
 
@@ -169,14 +156,12 @@ class Made:
         columns: their types, by name; `id` is the unit's.
         sql: the same rows in plain SQL.
         chain: makes the same of opened tables.
-        flat: what stands in FROM and WHERE, if it can.
         told: how it was made.
     """
 
     columns: Mapping[str, str]
     sql: str
     chain: Callable[[Mapping[str, Any]], Any]
-    flat: Flat | None
     told: tuple[str, ...] = field(default=())
 
     def columns_of(self, *kinds: str) -> list[str]:
@@ -190,8 +175,7 @@ Operator = Callable[[random.Random, Made, Database, Callable[[], Made]], "Made |
 def scanned(name: str, database: Database) -> Made:
     """Return the rows of a private table."""
     columns = database.types[name]
-    flat = Flat(f"{name} AS {name}", {column: f"{name}.{column}" for column in columns})
-    return Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], flat, (name,))
+    return Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], (name,))
 
 
 CONDITIONS = {
@@ -236,14 +220,10 @@ def filtered(chance: random.Random, made: Made, _: Database, other: Callable[[],
         return None
     text = chance.choice(CONDITIONS[made.columns[name]])
     mine = text.replace("{c}", Q(name))
-    flat = made.flat
-    if flat is not None:
-        flat = replace(flat, where=(*flat.where, text.replace("{c}", flat.names[name])))
     return Made(
         made.columns,
         f"SELECT * FROM ({made.sql}) WHERE {mine}",
         lambda opened: made.chain(opened).filter(mine),
-        flat,
         (*made.told, f"filter {mine}"),
     )
 
@@ -255,21 +235,16 @@ def derived(chance: random.Random, made: Made, _: Database, other: Callable[[], 
     if name == "id" or new in made.columns:
         return None
     text, kind = chance.choice(DERIVED[made.columns[name]])
-    mine, flat = text.replace("{c}", Q(name)), made.flat
-    if flat is not None:
-        flat = replace(flat, names={**flat.names, new: f"({text.replace('{c}', flat.names[name])})"})
+    mine = text.replace("{c}", Q(name))
     return Made(
         {**made.columns, new: kind},
         f"SELECT *, {mine} AS {new} FROM ({made.sql})",
         lambda opened: made.chain(opened).with_columns(**{new: mine}),
-        flat,
         (*made.told, f"{new} = {mine}"),
     )
 
 
-def _joined(
-    chance: random.Random, made: Made, right: Made, pairs: list[str], table: str | None, rows: int = 1000
-) -> Made:
+def _joined(chance: random.Random, made: Made, right: Made, pairs: list[str], rows: int = 1000) -> Made:
     """Join on columns of equal names."""
     how, brought, taken = chance.choice(["inner", "left"]), {}, {c.casefold() for c in made.columns}
     for name in right.columns:
@@ -282,20 +257,10 @@ def _joined(
     kind = {"inner": "JOIN", "left": "LEFT JOIN"}[how]
     columns = ["l.*", *(f"r.{Q(old)} AS {Q(new)}" for old, new in brought.items())]
     on = " AND ".join(f"l.{Q(name)} = r.{Q(name)}" for name in pairs)
-    flat = made.flat
-    if flat is not None and table is not None and all("(" not in flat.names[name] for name in pairs):
-        alias = f"{table}_{flat.joined}"
-        equal = " AND ".join(f"{flat.names[name]} = {alias}.{name}" for name in pairs)
-        names = {**flat.names, **{new: f"{alias}.{old}" for old, new in brought.items()}}
-        # A WHERE before a left join is one after it, as rows of the left table stay.
-        flat = Flat(f"{flat.tables} {kind} {table} AS {alias} ON {equal}", names, flat.where, flat.joined + 1)
-    else:
-        flat = None
     return Made(
         {**made.columns, **{new: right.columns[old] for old, new in brought.items()}},
         f"SELECT {', '.join(columns)} FROM ({made.sql}) AS l {kind} ({right.sql}) AS r ON {on}",
         lambda opened: made.chain(opened).join(right.chain(opened), on=pairs, how=how, rows=rows),
-        flat,
         (*made.told, f"{how} join on {', '.join(pairs)} with ({'; '.join(right.told)})"),
     )
 
@@ -310,8 +275,8 @@ def with_public(
     if not shared:
         return None
     pairs = shared if chance.random() < 0.2 else [chance.choice(shared)]
-    public = Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], None, (name,))
-    return _joined(chance, made, public, pairs, name)
+    public = Made(columns, f"SELECT * FROM {name}", lambda opened: opened[name], (name,))
+    return _joined(chance, made, public, pairs)
 
 
 def with_private(
@@ -324,10 +289,9 @@ def with_private(
     kinds = made.columns["id"], right.columns["id"]
     if kinds[0] != kinds[1] and not set(kinds) <= {"BIGINT", "INTEGER"}:
         return None
-    table = right.told[0] if len(right.told) == 1 else None
     # Plain SQL matches all rows.
     rows = 1000 if database.tame else chance.choice([1, 2, 1000])
-    return _joined(chance, made, right, pairs, table, rows)
+    return _joined(chance, made, right, pairs, rows)
 
 
 def together(chance: random.Random, made: Made, database: Database, other: Callable[[], Made]) -> Made | None:
@@ -340,7 +304,6 @@ def together(chance: random.Random, made: Made, database: Database, other: Calla
         made.columns,
         f"SELECT {names} FROM ({made.sql}) UNION ALL SELECT {names} FROM ({right.sql})",
         lambda opened: made.chain(opened).union(right.chain(opened)),
-        None,
         (*made.told, f"union with ({'; '.join(right.told)})"),
     )
 
@@ -365,7 +328,6 @@ def per_unit(chance: random.Random, made: Made, _: Database, other: Callable[[],
         f"SELECT {keys}, {', '.join(f'{text} AS {new}' for new, text in texts.items())} "
         f"FROM ({made.sql}) WHERE id IS NOT NULL GROUP BY {keys}",
         lambda opened: made.chain(opened).per_unit(*by, **texts),
-        None,
         (*made.told, f"per unit {by} {texts}"),
     )
 
@@ -390,17 +352,6 @@ def rows_made(chance: random.Random, database: Database, depth: int) -> Made:
     return made
 
 
-def subqueries() -> bool:
-    """Whether SQL with the clause has subqueries in FROM."""
-    clause = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id)"
-    try:
-        parse(f"SELECT {clause} COUNT(*) FROM (SELECT * FROM t WHERE id > 1) AS s")
-    except QueryError:
-        return False
-    return True
-
-
-SUBQUERIES = subqueries()
 CLAUSE = "WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, noise = laplace"
 LEAST, MOST = -3, 9  # in sums
 
@@ -424,20 +375,13 @@ class Asked:
     summed: bool
 
 
-def asked(chance: random.Random, made: Made) -> Asked | None:
-    """Ask for counts and a sum by a column; None where SQL with the clause cannot say where rows come from."""
+def asked(chance: random.Random, made: Made) -> Asked:
+    """Ask for counts and a sum by a column."""
     keys = made.columns_of("VARCHAR", "BIGINT", "BOOLEAN")
     key = chance.choice([None, *keys])
     number = chance.choice([None, *made.columns_of("BIGINT")])
-    if SUBQUERIES:
-        names = {name: f"s.{Q(name)}" for name in made.columns}
-        source = f"FROM ({made.sql}) AS s"
-    elif made.flat is not None:
-        names = made.flat.names
-        where = f" WHERE {' AND '.join(f'({w})' for w in made.flat.where)}" if made.flat.where else ""
-        source = f"FROM {made.flat.tables}{where}"
-    else:
-        return None
+    names = {name: f"s.{Q(name)}" for name in made.columns}
+    source = f"FROM ({made.sql}) AS s"
     shown = "" if key is None else f"{names[key]} AS key, "
     unit, value = (
         names["id"],
