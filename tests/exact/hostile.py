@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import tempfile
 from fractions import Fraction
 from typing import Any
 
@@ -86,13 +85,8 @@ def laws() -> Any:
 
     for law in (Laplace(2), Gaussian(3), Laplace("1/50"), Gaussian(10**6)):
         yield [law.sf(x) for x in (-3, 0, 0.7, 40, 1e5)] + [law.quantile(p) for p in (1e-300, 0.1, 0.5, 0.99)]
-        yield [law.tolerance(k) for k in (0.01, 3, 23, 300)] + [
-            law.complementary_tolerance(k) for k in (1, 16)
-        ]
-        yield [law.rounded_pmf(m) for m in (0, 1, 40)] + [
-            law.rounded_tolerance(9),
-            law.rounded_half_width("0.95"),
-        ]
+        yield [law.tolerance(k) for k in (0.01, 3, 300)] + [law.complementary_tolerance(k) for k in (1, 16)]
+        yield [law.rounded_pmf(40), law.rounded_tolerance(9), law.rounded_half_width("0.95")]
         yield [str(end) for end in law.tail_bounds(5)]
 
 
@@ -112,58 +106,33 @@ def draws() -> Any:
 
 def tables() -> Any:
     from sfumato.noise import Gaussian, Laplace, SeededWords
-    from sfumato.snapping import SnappingMechanism
 
     for kind in (Laplace, Gaussian):
         for unit in (1000, "1/3", 2**50):
             yield kind(unit).rounded(400, SeededWords(1)).tolist()[::7]
-    yield SnappingMechanism(1, lower=0, upper=10).release([0.1, 3.0, 9.9] * 5, SeededWords(1)).tolist()
 
 
 def tolerances() -> Any:
     from sfumato import testing as t
     from sfumato.noise import Gaussian, Laplace
 
-    yield [t.per_partition_k(k, 7) for k in (0.5, 23, 300)] + [t.laplace_tolerance(23, 1, 50)]
-    yield [t.gaussian_tolerance(16, 1, 1, "1e-6"), t.complementary_laplace_tolerance(5, 1, 1)]
-    mean = dict(normalized_sum=50, count=40, sum_noise=Laplace(4), count_noise=Gaussian(2))
-    for rounded in ("none", "count"):
-        for rule in ("joint", "exact", "2020"):
-            yield [t.mean_tolerance(k, **mean, rounded=rounded, rule=rule) for k in (2, 23, 290)]
-        yield t.complementary_mean_tolerance(3, **mean, rounded=rounded)
-    noises = dict(
-        squares_noise=Laplace(4), sum_noise=Laplace(2), count_noise=Laplace("0.3"), lower=-4, upper=4
-    )
-    variance = dict(normalized_squares=400, normalized_sum=100, count=100) | noises
-    yield [
-        t.variance_tolerance(9, **variance, rounded="none"),
-        t.variance_tolerance(3, **variance, rounded="count", rule="exact"),
-    ]
-    yield t.variance_failure_probability(0.2, **variance, rounded="none")
+    yield [t.per_partition_k(k, 7) for k in (0.5, 300)] + [t.gaussian_tolerance(16, 1, 1, "1e-6")]
+    mean = dict(normalized_sum=50, count=40, sum_noise=Laplace(4), count_noise=Gaussian(2), rounded="count")
+    yield [t.mean_tolerance(k, **mean, rule=rule) for k in (2, 290) for rule in ("joint", "exact", "2020")]
+    yield t.complementary_mean_tolerance(3, **mean)
 
 
 def accounting() -> Any:
     from sfumato.budget import Loss, calibrate, gaussian_mu, gaussian_sigma, split_delta
     from sfumato.budget.closed_forms import zcdp_delta, zcdp_epsilon, zcdp_rho
-    from sfumato.framework import ApproximateDP, compose
-    from sfumato.measurements import convert, gaussian, laplace
 
     yield [str(gaussian_mu(1, "1e-6")), gaussian_sigma(1, "0.01", "1e-9"), str(split_delta("1e-6", 7))]
     loss = Loss(gaussian=Fraction(1, 2), laplace=((Fraction(1, 3), 40), (Fraction(1, 5), 3)))
     for one in (loss, Loss(laplace=((Fraction(1, 10), 300),)), Loss(gaussian=Fraction(1, 100))):
-        yield [
-            str(one.epsilon(Fraction(1, 10**9))),
-            str(one.delta(2)),
-            str(one.delta("0.01")),
-            str(one.delta(300)),
-        ]
+        yield [str(one.epsilon(Fraction(1, 10**9))), *(str(one.delta(e)) for e in (2, "0.01", 300))]
     yield str(calibrate(lambda s: Loss(gaussian=1 / s**2, laplace=((1 / s, 5),)), 1, "1e-6"))
     half, few = Fraction(1, 2), Fraction(1, 10**6)
     yield [str(x) for x in (zcdp_epsilon(half, few), zcdp_delta(half, Fraction(2)), zcdp_rho(half, few))]
-    both = compose(
-        [convert(laplace(2), ApproximateDP()), convert(gaussian(9), ApproximateDP(), delta="1e-7")]
-    )
-    yield [str(x) for x in both.map(1)]
 
 
 def releases() -> Any:
@@ -181,28 +150,14 @@ def releases() -> Any:
     asked |= dict(s=sf.sum("v", lower=0, upper=30), w=sf.variance("v", lower=0, upper=30))
     for noise in ("laplace", "gaussian", "k_norm"):
         for by in (people.group_by("k"), people.group_by("k", keys=["a", "b", "z"])):
-            question = by.bound(groups=1, rows=1).agg(**asked)
-            released = question.release(
+            query = by.bound(groups=1, rows=1).agg(**asked)
+            released = query.release(
                 epsilon="0.5", delta="1e-6", noise=noise, unsafe_words=SeededWords(noise)
             )
             yield [released.to_arrow().to_pylist(), str(released.errors()), released.explain()]
     counts = people.group_by("k", keys=list("abcdefgh")).bound(groups=8, rows=1).agg(n=sf.count())
-    yield counts.release(epsilon=1, unsafe_words=SeededWords(1)).to_arrow().to_pylist()
     yield str(counts.preview(epsilon=[0.1, 1], units=[100, 10_000]))
-    yield sf.explain_epsilon(1).__str__()
-    yield str(counts.release(epsilon=1, unsafe_words=SeededWords(2)))
     yield [exact(Fraction(1, 7)), exact(Fraction(10**40 + 1, 3**40)), rounded_bound(0.12341, "ROUND_CEILING")]
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/rows.ndjson"
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(
-                json.dumps({"id": i, "home": {"planet": i % 3, "moons": [1, 2]}}) + "\n" for i in range(99)
-            )
-        scanned = sf.scan(
-            path, privacy_unit="id", types={"id": "BIGINT", "home": "STRUCT(planet BIGINT, moons BIGINT[])"}
-        )
-        asked = scanned.with_columns(p="home.planet").bound(rows=1).agg(s=sf.sum("p", lower=0, upper=3))
-        yield asked.release(epsilon=1, unsafe_words=SeededWords(1)).to_arrow().to_pylist()
     nested = people.with_columns(first="n.a[1]").bound(rows=1).agg(s=sf.sum("first", lower=0, upper=3))
     yield nested.release(epsilon=1, unsafe_words=SeededWords(1)).to_arrow().to_pylist()
 

@@ -57,7 +57,7 @@ FAULTS = [
     Fault("a composition loses what its first part does", "framework/combinators.py",
           "measure.total([part.privacy_map(d_in) for part in parts])", "parts[0].privacy_map(d_in)", f"{FRAME}test_combinators.py::test_compositions"),
     Fault("a chain forgets its first map", "framework/core.py",
-          "return derived(name, lambda d_in: second(first(d_in)), measure)", "return derived(name, lambda d_in: second(d_in), measure)", f"{FRAME}test_framework.py::test_a_chain_adds_up_exactly"),
+          "return derived(name, lambda d_in: second(first(d_in)), measure)", "return derived(name, lambda d_in: second(d_in), measure)", f"{FRAME}test_combinators.py::test_compositions"),
     Fault("linear chains add up", "framework/core.py",
           "return Linear(first.constant * second.constant)", "return Linear(first.constant + second.constant)", f"{FRAME}test_combinators.py::test_the_map_of_a_product"),
     Fault("metrics that differ are chained", "framework/core.py",
@@ -66,7 +66,7 @@ FAULTS = [
           "if near != far and not _at_most(less, more):", "if False:", f"{FRAME}test_framework.py::test_what_a_map_may_not_give_is_refused_where_it_is_made_and_where_it_is_used"),
     # Domains and records.
     Fault("numbers without an upper bound are within any", "framework/domains.py",
-          "(self.upper is None or (other.upper is not None and other.upper <= self.upper))", "(self.upper is None or other.upper is None or other.upper <= self.upper)", f"{RECORDS}::test_a_chain_that_does_not_fit_says_what_to_put_between"),
+          "(self.upper is None or (other.upper is not None and other.upper <= self.upper))", "(self.upper is None or other.upper is None or other.upper <= self.upper)", f"{FRAME}test_framework.py::test_spaces_must_meet"),
     Fault("vectors of any length are of a known one", "framework/domains.py",
           "and self.null >= other.null\n            and self.size in (None, other.size)", "and self.null >= other.null", f"{RECORDS}::test_a_chain_that_does_not_fit_says_what_to_put_between"),
     Fault("NaN is a unit of its own in each row", "framework/record_keys.py",

@@ -84,21 +84,6 @@ def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
         assert most == 1
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: ConeBody((), ()),
-        lambda: ConeBody(("n", "s"), (1,)),
-        lambda: ConeBody(("n", "s"), (1, 0)),
-        lambda: KNormDistance(BODIES[0], 0),
-        lambda: KNormDistance(BODIES[0], apart=True),
-    ],
-)
-def test_what_is_no_body_is_refused(make):
-    with pytest.raises(ParameterError):
-        make()
-
-
 # Noise with a part in common.
 
 COUNT = CentredDistance(ConeBody(("n",), (F(2),)), (F(3),), F(5, 2), F(1, 2), range(4))

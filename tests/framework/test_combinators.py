@@ -121,6 +121,7 @@ def test_compositions():
     losses = compose([convert(laplace(2), PrivacyLoss()), convert(gaussian(2), PrivacyLoss())])
     assert losses.map(1) == Loss(gaussian=F(1, 4), approximate=((F(1, 2), F(0), 1),))
     assert (times(3) >> times(2)).map(1) == 6
+    assert (times(4) >> steps(3)).map(F(1, 2)) == 6
     assert (times(2) >> compose([laplace(1, NUMBERS)] * 3)).map(1) == 6
     assert compose([both, both]).map(1) == 2 * both.map(1)
 

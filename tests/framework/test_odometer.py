@@ -18,12 +18,10 @@ from sfumato.framework import (
     AtomDomain,
     Filter,
     GaussianDP,
-    Linear,
     Measure,
     Measurement,
     Odometer,
     PureDP,
-    Transformation,
     VectorDomain,
     ZeroConcentratedDP,
 )
@@ -113,19 +111,6 @@ def test_losses_are_taken_at_the_distance_of_neighbours():
         BudgetError, match="laplace would lose 3/5 at distance 3: 1/2 is left of the budget 1"
     ):
         ledger.ask(laplace(5))
-
-
-def test_chains_and_subsets_of_domains_may_be_asked():
-    double = Transformation("double", WHOLE, WHOLE, DISTANCE, DISTANCE, lambda x: 2 * x, Linear(F(2)))
-    ages = Odometer(30, AtomDomain(int, 0, 120), DISTANCE, PureDP(), 10)
-    assert abs(ages.ask(laplace(1)) - 30) < 60
-    assert abs(ages.ask(double >> laplace("0.25")) - 60) < 60
-    assert ages.spent == 1 + 8
-    assert abs(odometer(GaussianDP(), 1).ask(gaussian(2)) - 10**6) < 60
-    zcdp = odometer(ZeroConcentratedDP(), 1)
-    zcdp.ask(convert(laplace(2), ZeroConcentratedDP()))
-    zcdp.ask(convert(gaussian(2), ZeroConcentratedDP()))
-    assert zcdp.spent == F(1, 4)
 
 
 @pytest.mark.parametrize(

@@ -75,20 +75,6 @@ def test_gaussian_to_approximate_is_exact():
     assert same == (epsilon, delta)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        convert(laplace(3), ApproximateDP()), convert(gaussian(3), ApproximateDP(), "0.1"),
-        convert(convert(gaussian(3), ZeroConcentratedDP()), ApproximateDP(), "0.1"),
-        convert(convert(gaussian(3), PrivacyLoss()), ApproximateDP(), "0.1"),
-    ],
-)  # fmt: skip
-def test_nothing_stays_nothing_and_maps_do_not_fall(made):
-    assert made.map(0) == (0, 0)
-    epsilons = [made.map(F(d, 4))[0] for d in range(12)]
-    assert epsilons == sorted(epsilons) and epsilons[0] < epsilons[-1]
-
-
 def approximate(epsilon, delta):
     base = laplace(1)
     return Measurement(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
 from sfumato.framework import GaussianDP, PureDP
 from sfumato.measurements import NOISES, stratified_estimate
 from sfumato.measurements.stratified_survey import (
@@ -212,3 +213,25 @@ def test_the_budget_is_read_from_the_map(noise, options):
         )
         assert share.spent == (0.5, 1e-6)
     assert made.map(3) == 3 * made.map(1), "three rows of one person"
+
+
+REFUSED: list[tuple[dict[str, object], type[Exception]]] = [
+    ({"population": {"E": 4421, "M": 1018}}, QueryError),
+    ({"population": SIZES | {"X": 9}}, QueryError),
+    ({"population": SIZES | {"H": 49}}, ParameterError),
+    ({"stratum": "styp"}, ColumnError),
+    ({"yes": "y"}, ParameterError),
+    ({"epsilon": 0}, BudgetError),
+    ({"noise": "gaussian"}, BudgetError),
+    ({"delta": 0.1}, ParameterError),
+]
+
+
+def test_errors_come_from_the_question_and_the_design_alone():
+    for changed, kind in REFUSED:
+        texts = set()
+        for award in (ROWS["award"], [True] * 200, [None] * 199 + [False], [None] * 200):
+            with pytest.raises(kind) as caught:
+                ask(pa.table(ROWS | {"award": pa.array(award, pa.bool_())}), **changed)
+            texts.add(str(caught.value))
+        assert len(texts) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -51,6 +52,14 @@ def test_secure_streams_differ_and_are_uniform():
     words = SecureWords().take(1 << 20)
     set_bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 64).sum(axis=0, dtype=np.int64)
     assert np.abs(set_bits - 2**19).max() < 9 * 2**9
+
+
+@pytest.mark.flakiness(k=17, because="six words of 64 bits are distinct but for 15 / 2^64")
+def test_each_thread_has_its_own():
+    with ThreadPoolExecutor(1) as pool:
+        theirs, words = pool.submit(lambda: (default_words(), default_words().take(3))).result()
+    assert theirs is not default_words() is default_words()
+    assert len(np.unique([*words, *default_words().take(3)])) == 6
 
 
 @pytest.mark.flakiness(k=17, because="eight words of 64 bits are distinct but for 28 / 2^64")

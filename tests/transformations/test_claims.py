@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError, QueryError
-from sfumato.framework import WHOLE
 from sfumato.framework.contribution_bodies import weighted
 from sfumato.transformations import (
     Axis,
@@ -122,17 +121,6 @@ def test_moments_attain_what_they_claim(norm, bits, rows):
     assert Fraction(97, 100) * claimed <= attained <= claimed
     if bits is not None:  # the shift makes the middle and the ends weigh the same: 25/16, as designed
         assert abs(float(claimed) - 25 / 16) < 0.01
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_missing_values_cost_nothing(norm):
-    grid = ValueGrid(0, -100, 100)
-    for bits in (None, 0):
-        without = Moments("x", "x", 2, grid, True, None, bits, 0 if bits is None else 6250)
-        with_absent = Moments("x", "x", 2, grid, True, -1, bits, 0 if bits is None else 6250)
-        one = without.body.size(norm, without.body.split(norm))
-        other = with_absent.body.size(norm, with_absent.body.split(norm))
-        assert other <= one * Fraction(101, 100)
 
 
 def test_sums_per_unit():
@@ -276,20 +264,6 @@ def test_the_shift_of_squares_balances_rows_at_the_centre_and_at_the_ends(axes):
     scales = body.split(Norm.L2)
     assert body.size(Norm.L2, scales) == 4 * axes * square_share(axes) ** 2
     assert body.size(Norm.L2, scales) < weighted(Norm.L2, [int(s) for s in body.linf_sensitivities], scales)
-
-
-def test_weights_of_one_are_rows_and_units_in_bins():
-    of = {"weight": "w", "weights": WeightGrid(0, 1)}
-    pairs = [
-        (RowsInBins("x", "x", 2, EDGES, -3), WeightsInBins("x", "x", 2, EDGES, -3, **of)),
-        (UnitsInBins("x", "x", 1, EDGES, -3), WeightsInBins("x", "x", 1, EDGES, -3, **of, once=True)),
-    ]
-    for plain, heavy in pairs:
-        assert plain.body == heavy.body and plain.by_rows == heavy.by_rows
-        for values in combinations_with_replacement((None, NAN, -1.0, 0.0, 1.5, 9.0), 3):
-            rows = [{"x": x, "w": 1} for x in values]
-            for part in (WHOLE, WHOLE // 3):
-                assert plain.contribution(rows, part) == heavy.contribution(rows, part)
 
 
 def test_weights_and_answers_add_what_they_say():

@@ -104,14 +104,6 @@ def test_shares_never_count_more_than_a_matching():
                 assert shared == len(set(chain(*units))) << 10
 
 
-def test_a_part_of_a_unit_brings_a_part():
-    statistic, part = DistinctShared("x", 2, -20), WHOLE // 3
-    for rows in UNITS:
-        assert number(statistic, [rows], part) <= 2 * part
-    assert statistic.divisible and not DistinctShared("x", 2, -19).divisible
-    assert not DistinctMatched("x", 2).divisible
-
-
 def test_what_is_no_value_counts_for_nothing():
     for statistic in STATISTICS:
         assert not statistic.contribution([{"x": None}, {"x": float("nan")}])

@@ -11,7 +11,7 @@ from math import comb
 import pytest
 
 from sfumato.audit import falsify
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import ParameterError
 from sfumato.framework import (
     WHOLE,
     AtomDomain,
@@ -29,7 +29,6 @@ from sfumato.transformations import (
     Row,
     UnitSum,
     ValueGrid,
-    bound_groups,
     cone_of,
     per_group,
     scale_groups,
@@ -129,16 +128,6 @@ def test_what_is_added_is_the_mean_over_all_choices():
 def test_only_public_groups_take_a_part_of_a_unit():
     rows = [Row(1, key, {}) for key in "abcd"] + [Row(None, "a", {}), Row(2, "d", {})]
     assert scale_groups(1, ["a", "b", "x"])(rows) == {k: [Part([{}], WHOLE // 2)] for k in "ab"}
-
-
-def test_parts_chain_with_statistics_of_parts_alone():
-    for wrong in (
-        lambda: scale_groups(2, "ab") >> per_group([CountUnits(-20)], groups=2),
-        lambda: bound_groups(2) >> per_group([CountUnits(-20)], groups=2, scaled=True),
-        lambda: scale_groups(3, "ab") >> per_group([CountUnits(-20)], groups=2, scaled=True),
-    ):
-        with pytest.raises(QueryError, match="cannot chain"):
-            wrong()
 
 
 def limited(name, groups, together):
