@@ -7,17 +7,14 @@ import dataclasses
 import inspect
 import pickle
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from sfumato.dataclass import dataclass
 
-PACKAGE = Path(__file__).parent.parent / "src" / "sfumato"
 KINDS: dict[str, Callable[..., Any]] = {"ours": dataclass, "python": dataclasses.dataclass}
 
 
@@ -170,20 +167,3 @@ def test_what_is_unpickled_before_the_first_call_is_frozen_and_compares() -> Non
 class Kept:
     x: int
     y: str = "y"
-
-
-def test_threads_may_make_the_first_object_at_once() -> None:
-    for _ in range(50):
-        kind = classes(dataclass, dataclass)["Derived"]
-        ready, made = threading.Barrier(4), []
-
-        def make(kind: Any = kind, ready: Any = ready, made: list[Any] = made) -> None:
-            ready.wait()
-            made.append(kind(1, e="e"))
-
-        threads = [threading.Thread(target=make) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [vars(x) for x in made] == [vars(kind(1, e="e"))] * 4

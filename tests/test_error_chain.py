@@ -8,9 +8,7 @@ import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from functools import partial
 from itertools import repeat, starmap
 from operator import itemgetter
@@ -28,15 +26,14 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
-from sfumato.engines.duckdb import arrow_sources, connection, parquet, sources, text_files
+from sfumato.engines.duckdb import arrow_sources, connection, sources, text_files
 from sfumato.engines.duckdb import source_reader as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.source import arriving
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.worker_noise import Work
-from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, SfumatoError, in_own_words
+from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, in_own_words
 from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
 from sfumato.measurements import convert, laplace, stratified_estimate
 from sfumato.measurements.sparse_vector import AboveThreshold
@@ -227,23 +224,6 @@ def unguarded(connection: duckdb.DuckDBPyConnection, given: Iterator[pa.RecordBa
     return count(connection)
 
 
-@pytest.mark.parametrize("given", [within_python, within_duckdb])
-def test_duckdb_makes_an_error_of_an_interrupt(given):
-    with duckdb.connect() as connection, pytest.raises((RuntimeError, duckdb.Error)):
-        unguarded(connection, given())
-
-
-@pytest.mark.parametrize("given", [within_python, within_duckdb])
-def test_an_interrupt_of_rows_that_arrive(given):
-    with (
-        pytest.raises(KeyboardInterrupt) as raised,
-        duckdb.connect() as connection,
-        arriving(connection, ROWS.schema, given()),
-    ):
-        count(connection)
-    assert list(chain(raised.value)) == [raised.value]
-
-
 def interrupted_query(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
     monkeypatch.setattr(engines, "batches", lambda c, *_: iter(unguarded(c, within_duckdb())))
     return ROWS
@@ -277,13 +257,6 @@ def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
 INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_relation, interrupted_table]
 
 
-def test_what_duckdb_says_of_an_interrupt_where_it_calls_python():
-    with duckdb.connect() as connection, pytest.raises(duckdb.Error) as raised:
-        connection.register("source_rows", InterruptedTable())
-        connection.execute("SELECT count(k) FROM source_rows")
-    assert errors._is_interrupt(raised.value)
-
-
 SAID = "Invalid Input Error: {} the object registered as 'source_rows' failed: {}"
 
 
@@ -315,14 +288,6 @@ def test_an_interrupt_of_a_worker():
         assert list(chain(raised.value)) == [raised.value]
 
 
-def test_an_interrupt_while_a_source_is_described(monkeypatch, tmp_path):
-    """What cannot be described is asked in another way, or refused; an interrupt is neither."""
-    pq.write_table(ROWS, tmp_path / "rows.parquet")
-    monkeypatch.setattr(parquet, "described", lambda c, _: unguarded(c, within_duckdb()))
-    with pytest.raises(KeyboardInterrupt):
-        sf.scan(tmp_path / "rows.parquet", privacy_unit="id")
-
-
 @pytest.mark.parametrize(
     "foreign", [KeyError, ValueError, TypeError, RuntimeError, MemoryError, AssertionError]
 )
@@ -342,17 +307,6 @@ def test_a_damaged_file(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"Private Value", b"Private Value"[::-1])[:-9] + b"ruined")
     refused(release.to_arrow)
     refused(lambda: sf.scan(path, privacy_unit="id"))
-
-
-def test_a_file_that_changed(tmp_path):
-    path = tmp_path / "rows.csv"
-    pa.csv.write_csv(pa.table({"id": [1, 2], "v": [1.0, 2.0]}), path)
-    asked, later = (question(sf.scan(path, privacy_unit="id")).release(epsilon=1) for _ in range(2))
-    path.write_text(f"id,v\n{MARK},{MARK}\n" + f"{MARK}\n" * 3)
-    assert asked.to_arrow().num_rows == 1  # values that do not fit their types are NULL
-    path.unlink()
-    path.mkdir()
-    refused(later.to_arrow)
 
 
 def test_memory_that_runs_out(monkeypatch):
@@ -449,11 +403,6 @@ LABELS = {
 def test_labels_are_not_told(case, labelled):
     error = refused(lambda: LABELS[case](sf.scan(labelled, privacy_unit="id")))
     assert isinstance(error, QueryError)
-
-
-@pytest.mark.parametrize("unit", ["l", "s", "m"])
-def test_labels_of_the_unit_are_not_told(unit, labelled):
-    refused(lambda: sf.scan(labelled, privacy_unit=unit))
 
 
 def test_labels_are_not_shown(labelled):
@@ -689,12 +638,6 @@ def test_what_is_given_by_mistake_is_not_quoted(place):
         assert str(pickle.loads(pickle.dumps(error))) == str(error), given
 
 
-@pytest.mark.parametrize("value", [MARK, Decimal("NaN"), {MARK}], ids=["text", "decimal", "set"])
-def test_a_secret_value_is_not_quoted_by_snapping(value):
-    error = refused(lambda: SnappingMechanism(epsilon=1, lower=0, upper=1).release(value))
-    assert repr(value) not in str(error)
-
-
 def test_only_plain_arguments_speak_for_themselves():
     class Number(int):
         def __repr__(self) -> str:
@@ -709,23 +652,6 @@ def test_only_plain_arguments_speak_for_themselves():
 
     for value in (Number(1), Kind("A", (), {}), Letter.A, [Number(1)], numpy.array(MARK), numpy.str_(MARK)):
         assert MARK not in errors.shown(value), errors.shown(value)
-
-
-def test_short_arguments_are_quoted():
-    error = ParameterError("ranks", (0.5, 2), "numbers in [0, 1]")
-    assert str(error) == "ranks is (0.5, 2), but must be numbers in [0, 1]"
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), vars(again)) == (ParameterError, vars(error))
-    for value, text in (
-        ("laplace", "'laplace'"),
-        (None, "None"),
-        (numpy.float64(2), "np.float64(2.0)"),
-        (Fraction(1, 3), "Fraction(1, 3)"),
-        (10**5000, "an int"),
-        (sf.count, "the function count"),
-        (sf.count(), "sf.count()"),
-    ):
-        assert errors.shown(value) == text
 
 
 # Surveys.

@@ -9,7 +9,6 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-pytest_plugins = ["pytester"]
 
 DEFECTS = {
     "mpmath.mp.prec": "mpmath.mp.dps = 60",
@@ -69,20 +68,6 @@ def test_each_leftover_is_told_and_charged_to_the_test_that_leaves_it(run):
     assert sorted(found) == list(range(len(DEFECTS)))
     for i, name in enumerate(DEFECTS):
         assert f"  {name}" in found[i]
-
-
-def test_a_log_that_a_failing_example_left_on_is_off_for_the_next_one(run):
-    left = """
-def test_1_fails():
-    log = logging.getLogger("sfumato")
-    log.addHandler(logging.StreamHandler())
-    log.setLevel(logging.INFO)
-    assert False
-def test_2_comes_after_it():
-    log = logging.getLogger("sfumato")
-    assert log.level == logging.NOTSET and not [h for h in log.handlers if type(h) is logging.StreamHandler]
-"""
-    run(left).assert_outcomes(passed=1, failed=1)
 
 
 def test_a_module_that_changes_a_setting_when_it_is_imported_is_not_run(run):

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import ast
-import copy
-import pickle
 import re
 import shlex
 import sys
@@ -165,11 +162,6 @@ def test_the_message(entry: Entry, nothing_drawn: None) -> None:
     assert MARK not in told and (error is None or MARK not in repr(error.args) + repr(error.__context__))
 
 
-def test_the_list_is_long_and_has_nothing_twice() -> None:
-    codes = [entry.code for entry in LISTED]
-    assert len(codes) == len(set(codes)) >= 120
-
-
 def test_a_budget_pays_for_no_mistake() -> None:
     for entry in LISTED:
         if "budget=budget" in entry.code:
@@ -197,16 +189,6 @@ def test_foreign_names_are_of_nothing_that_is_here() -> None:
 def _rooms() -> set[str]:
     """Modules of the package, which are attributes of it once they are imported."""
     return {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
-
-
-def test_what_is_told_to_write_can_be_written() -> None:
-    """Each example of a call runs, on a table with its columns."""
-    rows = ROWS.append_column("week", pa.array([1, 2, 3, 4])).append_column("steps", [[[1.0] * 7] * 4])
-    people = sf.scan(rows, privacy_unit="id")
-    for name, example in foreign_names.examples().items():
-        made = eval(example, {"sf": sf})
-        by = people.group_by("week", keys=[1, 2, 3]) if name == "cumulative" else people
-        assert by.bound(groups=1, rows=1).agg(x=made).output_names
 
 
 # Attributes that are not there.
@@ -238,98 +220,6 @@ def test_odd_names(odd: str) -> None:
             called(**{odd: MARK})
         told = str(raised_too.value)
         assert len(told) < 400 and told.isprintable() and MARK not in told
-
-
-@pytest.mark.parametrize("name", ["where", "Größe", "age"])
-def test_a_column_of_any_name_is_named_as_text(name: str) -> None:
-    people = sf.scan(pa.table({"id": [1], name: [1]}), privacy_unit="id")
-    with pytest.raises(AttributeError, match=rf"group_by\('{name}'\), sf.count\('{name}'\)"):
-        getattr(people, name)
-    assert people.group_by(name, keys=[1]).bound(groups=1, rows=1).agg(n=sf.count(name))
-
-
-def test_copies_and_pickles() -> None:
-    made = names()
-    for error in (sf.errors.UnknownNameError("told", "name"), sf.errors.ArgumentError("told")):
-        again = pickle.loads(pickle.dumps(error))
-        assert type(again) is type(error) and str(again) == "told" and vars(again) == vars(error)
-    for thing in (made["people"], made["question"], sf.mean("age", lower=0, upper=1)):
-        again = copy.copy(thing)
-        assert again == thing and not hasattr(again, "nowhere")
-        half = object.__new__(type(thing))  # as pickle makes it, before it has its attributes
-        assert not hasattr(half, "nowhere") and not hasattr(half, "engine") and not hasattr(half, "age")
-    deep = copy.deepcopy(sf.mean("age", lower=0, upper=1))
-    assert pickle.loads(pickle.dumps(deep)) == deep
-    assert pickle.loads(pickle.dumps(sf.mean)) is sf.mean
-
-
-def test_a_property_that_fails_says_so_itself() -> None:
-    from sfumato.names import Helpful
-
-    class Broken(Helpful):
-        @property
-        def size(self) -> int:
-            return self.missing
-
-    with pytest.raises(AttributeError, match="a Broken has no missing"):
-        Broken().size  # noqa: B018
-
-
-def test_a_type_error_within_a_function_is_its_own() -> None:
-    from sfumato.names import helpful
-
-    @helpful
-    def adds(x: Any) -> Any:
-        return x + 1
-
-    with pytest.raises(TypeError) as raised:
-        adds("a")
-    assert not isinstance(raised.value, SfumatoError)
-    with pytest.raises(sf.errors.ArgumentError, match="adds: it takes x, and 2 are given"):
-        adds(1, 2)
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "__init__.py",
-        "names/suggestions.py",
-        "api/table.py",
-        "beam.py",
-        *(
-            f"{room}/__init__.py"
-            for room in ("audit", "budget", "client", "framework", "measurements", "noise")
-        ),
-        *(f"{room}/__init__.py" for room in ("snapping", "testing", "transformations")),
-    ],
-)
-def test_a_checker_of_types_goes_on_to_say_which_names_are_none(place: str) -> None:
-    """What answers for all names is for Python alone."""
-    tree = ast.parse((PAGE.parent.parent / "src" / "sfumato" / place).read_text())
-    hidden = [
-        n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "not TYPE_CHECKING"
-    ]
-    answers = re.compile(r"def __get(?:attr|item)__|^ *\(?__getattr__\b.* =", re.M)
-    assert (
-        sum(len(answers.findall(ast.unparse(one))) for one in hidden)
-        == len(answers.findall(ast.unparse(tree)))
-        > 0
-    )
-
-
-@pytest.mark.long  # it imports Beam
-def test_names_of_beam() -> None:
-    import sfumato.beam
-
-    for name, told in {
-        "Relaese": "did you mean Release",
-        "MakePrivate": "write ToRows",
-        "Count": r"write Release\(question",
-        "Budget": r"write sfumato\.Budget",
-    }.items():
-        with pytest.raises(sfumato.errors.UnknownNameError, match=told):
-            getattr(sfumato.beam, name)
-    assert not hasattr(sfumato.beam, "__path__")
 
 
 def write() -> None:

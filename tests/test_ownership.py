@@ -140,12 +140,6 @@ def test_a_question_in_the_middle_of_an_answer_is_refused_and_spoils_nothing():
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_child_may_have_its_own(state, in_child):
-    made, use = STATES[state]
-    assert in_child(lambda: use(made())) is not None
-
-
-@pytest.mark.parametrize("state", STATES)
 def test_attributes_that_moved_to_another_object_are_refused(state):
     made, use = STATES[state]
     thing = made()

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-import sfumato
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sfumato"
@@ -168,12 +165,6 @@ def test_no_circle_of_rooms() -> None:
     TopologicalSorter({room: below.split() for room, below in BELOW.items()}).prepare()
 
 
-def test_public_face() -> None:
-    assert sfumato.__all__ == sorted(sfumato.__all__)
-    for name in sfumato.__all__:
-        assert getattr(sfumato, name).__doc__
-
-
 def test_import_is_cheap() -> None:
     code = "import sys, json, sfumato; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
     loaded = json.loads(
@@ -194,40 +185,6 @@ def test_import_is_cheap() -> None:
         "uvicorn",
     }
     assert not slow & set(loaded)
-
-
-def test_releases_do_not_import_pandas() -> None:
-    code = """
-import sys, warnings
-import pyarrow as pa, sfumato as sf
-warnings.simplefilter("ignore")
-relation = __import__("duckdb").sql("SELECT i % 50 AS unit, i % 3 AS k, i % 7 AS x FROM range(500) t(i)")
-rows = relation.to_arrow_table()
-table, number = sf.scan(rows, privacy_unit="unit"), sf.sum("x", lower=0, upper=6)
-asked = {"n": sf.count(), "s": number, "d": sf.count_distinct("x", values=2)}
-paid = {"epsilon": 1, "delta": 1e-6}
-table.bound(rows=1).agg(**asked).release(**paid).to_arrow()
-table.group_by("k").bound(groups=2, rows=1).agg(**asked).release(**paid).errors()
-table.group_by("k", keys=range(3)).bound(groups=2, rows=1).agg(**asked).release(**paid).to_arrow()
-table.top("x", k=2).release(**paid).errors()
-table.top("x", k=2, by=number).release(**paid).to_arrow()
-print("pandas" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout == "False\n"
-
-
-def test_most_releases_need_no_scipy() -> None:
-    """It would take a third of the time in which a process is there to answer."""
-    code = """
-import sys
-import pyarrow as pa, sfumato as sf, sfumato.service.query_service
-table = sf.scan(pa.table({"unit": [1, 2, 2], "x": [1, 0, 5]}), privacy_unit="unit")
-table.group_by("x", keys=range(3)).bound(groups=2, rows=1).agg(n=sf.count()).release(epsilon=1).to_arrow()
-print(sorted(name for name in sys.modules if name.startswith("scipy")))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout == "[]\n"
 
 
 def test_the_first_release_loads_what_it_needs_alone() -> None:
@@ -256,13 +213,6 @@ print(len(opened), *sys.modules)
     assert not (slow | {f"sfumato.{name}" for name in ours.split()}) & loaded
 
 
-def test_data_classes_compile_nothing_at_import() -> None:
-    """`dataclasses.dataclass` takes half a millisecond for each; the certificate stands alone, with a few."""
-    theirs = {module(path) for path in PACKAGE.rglob("*.py") if "dataclasses.dataclass" in names(path)}
-    late = {name for name in theirs if not name.startswith("sfumato.certificate.")}
-    assert late == {"sfumato.exact.outward_rounding"}  # which has slots
-
-
 def test_files_named_in_the_docs_exist() -> None:
     pages = [
         *(ROOT / "docs" / name for name in ("architecture.md", "glossary.md", "sources.md")),
@@ -284,15 +234,6 @@ def test_tests_named_beside_the_sources_exist() -> None:
     assert named and named <= set(re.findall(r"^def (test_\w+)", written, re.M))
 
 
-def test_tests_have_no_examples_in_docstrings() -> None:
-    """Nobody would run them: `tests/conftest.py` leaves them out, as reading all tests for some takes time."""
-    assert not [
-        file
-        for file in (ROOT / "tests").rglob("*.py")
-        if file != Path(__file__) and ">>> " in file.read_text()
-    ]
-
-
 def test_tests_that_are_mostly_long_are_there() -> None:
     """One that has another name now would be of the first tier with all its cases, and nobody would see it."""
     tests = (ROOT / "tests" / "mostly_long.txt").read_text().split()
@@ -310,34 +251,3 @@ def test_connections_to_sqlite_are_closed():
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
     found = [str(file) for file in files if open_ones.search(file.read_text())]
     assert found == [str(Path(__file__))]
-
-
-@pytest.mark.long
-def test_each_case_is_of_one_tier() -> None:
-    def collected(*chosen: str) -> set[str]:
-        command = [sys.executable, "-m", "pytest", "--collect-only", *chosen, "tests/snapping/test_law.py"]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
-        return {line for line in found.splitlines() if "::" in line}
-
-    first, second = collected("-m", "not long"), collected("-m", "long")
-    assert first | second == collected() and not first & second
-    cut = "tests/snapping/test_law.py::test_accuracy_is_the_smallest_and_its_chance_is_stated["
-    mostly = [sum(id.startswith(cut) for id in tier) for tier in (first, second)]
-    assert mostly[0] == -(-sum(mostly) // 3) > 1
-
-
-@pytest.mark.long
-def test_of_many_seeds_some_are_left_to_releases_and_no_case_is() -> None:
-    file = "tests/engines/test_owners_on_workers.py"
-    cut = f"{file}::test_workers_compute_what_one_machine_does["
-
-    def collected(long: str) -> set[tuple[str, str]]:
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-m", "long or not long", file]
-        environment = os.environ | {"SFUMATO_LONG": long}
-        found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, text=True)
-        ids = [line.removeprefix(cut)[:-1] for line in found.stdout.splitlines() if line.startswith(cut)]
-        return {tuple(id.split("-", 1)) for id in ids}
-
-    usual, every = collected(""), collected("1")
-    assert usual < every and len(every) == 4 * 14 and len(usual) <= 14 + 1
-    assert all({case[i] for case in usual} == {case[i] for case in every} for i in range(2))

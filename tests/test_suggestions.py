@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
@@ -28,7 +27,6 @@ from typer.testing import CliRunner
 import sfumato as sf
 import sfumato.measurements
 from sfumato.cli.main import app
-from sfumato.dialect.options_clause import OPTION_NAMES
 from sfumato.errors import SfumatoError
 from sfumato.framework import AtomDomain
 from tests.test_mistakes import LISTED, Entry, came
@@ -258,24 +256,6 @@ def run_option(one: Suggestion) -> None:
     assert told != one.entry.message, told
 
 
-def run_options(one: Suggestion) -> None:
-    """Ask a question with the options."""
-    named = dict(re.findall(r"(\w+) = ('[^']*'|\[[^]]*\]|[\w.-]+)", one.text))
-    assert {*named} <= {*OPTION_NAMES}
-    given = {name: value for name, value in named.items() if value != "..."}
-    known = {
-        "epsilon": "1",
-        "delta": "1e-6",
-        "privacy_unit_column": "id",
-        "max_groups_contributed": "1",
-    } | given
-    if "max_rows_contributed" in known:
-        known = {name: value for name, value in known.items() if name != "max_groups_contributed"}
-    options = ", ".join(f"{name} = {value}" for name, value in known.items())
-    what = "town, COUNT(*) AS n FROM 'visits.csv' GROUP BY town"
-    sf.sql(f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS ({options}) {what}")
-
-
 def run_command(one: Suggestion) -> None:
     """See that some command has the option."""
     names = [*re.findall(r"(?<=sfumato )[a-z]+(?: [a-z]+)?", one.entry.code), ""]
@@ -296,7 +276,6 @@ def run(one: Suggestion) -> None:
         "call": run_call,
         "name": run_name,
         "option": run_option,
-        "options": run_options,
         "command": run_command,
     }
     runs[one.form](one)
@@ -319,8 +298,6 @@ def test_what_a_message_says_to_write_can_be_written(one: Suggestion, here: Path
 
 # What stands in the source, of which only some is on the page.
 
-SOURCE = Path(sf.__file__).parent
-
 
 def texts(tree: ast.AST) -> Iterator[str]:
     """Yield the texts of a module but for its docstrings, with {} for what is filled in."""
@@ -338,89 +315,4 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def in_source() -> Iterator[Suggestion]:
-    """Yield the calls of Python in all texts of the package that name what users call."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        place = path.relative_to(SOURCE).as_posix()
-        for text in texts(ast.parse(path.read_text())):
-            for call in calls(text):
-                head = call.partition("(")[0]
-                known = head in METHODS or (head.startswith("sf.") and head.count(".") == 1)
-                if "{}" in call or "\n" in call:
-                    continue
-                if known:
-                    yield Suggestion("call", call, Entry(place, "", text))
-                elif "contribution_bounds_per" in call:
-                    yield Suggestion("call", call, Entry("SQL", "", text))
-            for found in re.finditer(r"OPTIONS (\(\w+ = )", text):
-                given = text[found.start(1) : end_of(text, found.start(1))]
-                if "{}" not in given:
-                    yield Suggestion("options", given, Entry("SQL", "", text))
-
-
-IN_SOURCE = list({one.text: one for one in in_source()}.values())
-
-
-@pytest.mark.parametrize("one", IN_SOURCE, ids=lambda one: one.text[:50])
-def test_what_a_text_of_the_source_says_to_write_can_be_written(one: Suggestion, here: Path) -> None:
-    run(one)
-
-
 # Notes and explanations, of rows and questions that have many.
-
-QUESTIONS: dict[str, Callable[[Any], Any]] = {
-    "a count": lambda people: people.bound(groups=1, rows=1).agg(n=sf.count()),
-    "groups": lambda people: people.group_by("town").bound(groups=1, rows=1).agg(n=sf.count_units()),
-    "means": lambda people: people.group_by("week", keys=[1, 2]).bound(groups=2, rows=1).agg(
-        m=sf.mean("age", lower=0, upper=1000), v=sf.variance("wage", lower=0, upper=1e6)
-    ),
-    "quantiles": lambda people: people.bound(rows=1).agg(q=sf.quantiles("age", [0.25, 0.5], lower=0, upper=9)),
-    "distinct": lambda people: people.bound(rows=1).agg(d=sf.count_distinct("town", values=2)),
-    "automatic": lambda people: people.group_by("town").bound(groups="auto", rows="auto").agg(s=sf.sum("age", lower="auto", upper="auto")),
-}  # fmt: skip
-FRAME = pd.DataFrame(
-    {
-        "id": [1, 2],
-        "town": pd.Series(["A", "B"], dtype=object),
-        "week": [1, 2],
-        "age": [3, 4],
-        "wage": [1.0, 2.0],
-    }
-)
-SOURCES = {"rows": lambda: ROWS, "a file": lambda: "visits.csv", "a frame": lambda: FRAME}
-
-
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("asked", QUESTIONS)
-def test_what_notes_and_explanations_say_to_write_can_be_written(asked: str, source: str, here: Path) -> None:
-    people = sf.scan(SOURCES[source](), privacy_unit="id")
-    release = QUESTIONS[asked](people).release(epsilon=1, delta="1e-3")
-    text = "\n".join([*release.plan.notes, str(release.explain())])
-    for one in in_message(Entry("A note", "", text)):
-        run(one)
-    for types in re.findall(r"types=(\{[^}]*\})", text):
-        declared = sf.scan(SOURCES[source](), privacy_unit="id", types=ast.literal_eval(types))
-        assert {name: column.type_name for name, column in declared.schema.items()} == {
-            name: column.type_name for name, column in people.schema.items()
-        }
-    for option in re.findall(r"OPTIONS \((types = '(?:[^']|'')*')\)", text):
-        what = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, {option}) COUNT(*) AS n"
-        assert not any("Declare" in note for note in sf.sql(f"{what} FROM 'visits.csv'").plan.notes)
-    assert source == "rows" or "types={" in text
-
-
-def test_a_suggestion_that_cannot_be_written_would_be_found() -> None:
-    """The seeded faults: a call without an argument that it needs, a name that is none, an option of no statement."""
-    faults = {
-        "A table": ("write release(noise='laplace')", "write per_unit(orders='count(*)', spent='sum(prize)')", "write agg(n=sf.cuont())"),
-        "SQL": ("write AVG(x, contribution_bounds_per_row => (0))", "write OPTIONS (epsilon = 0)"),
-    }  # fmt: skip
-    for heading, messages in faults.items():
-        for message in messages:
-            found = list(in_message(Entry(heading, "SELECT WITH DIFFERENTIAL_PRIVACY 1", message)))
-            assert found
-            with pytest.raises((SfumatoError, AssertionError)):
-                for one in found:
-                    run_options(
-                        Suggestion("options", f"({one.text})", one.entry)
-                    ) if one.form == "option" else run(one)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import random
 import re
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,15 +76,6 @@ def test_the_base_does_not_grow_and_the_page_says_that_it_is_above_the_goal():
     assert TRUST.total(*TRUST.ON_ONE_MACHINE) <= MOST_ON_ONE_MACHINE
     assert TRUST.total("all") <= MOST_OF_PLAIN
     assert TRUST.total() <= 10_000 or "more than the goal of 10,000" in page
-
-
-def test_lines_of_code_are_counted_without_docstrings_comments_and_blank_lines(tmp_path, monkeypatch):
-    text = '"""Title."""\n\n# comment\nx = """a\nb"""\n\n\n@f\ndef g():\n    """Doc."""\n\n    return (\n        1,  # one\n    )\n'
-    (tmp_path / "m.py").write_text(text)
-    monkeypatch.setattr(TRUST, "PACKAGE", tmp_path)
-    assert TRUST.code_lines("m.py") == 7 and TRUST.code_lines("m.py", ("g",)) == 5
-    with pytest.raises(ValueError, match="no h"):
-        TRUST.code_lines("m.py", ("h",))
 
 
 # What runs, looked at.
@@ -258,103 +247,6 @@ def test_so_it_is_for_generated_questions(tries):
         generated(tries)
     assert len(watched.ran) > 60 and not watched.unexplained
     assert not watched.excluded
-
-
-def test_a_release_of_plain_numbers_rests_on_the_parts_that_all_need(tmp_path):
-    """Counts, sums, means and variances with Laplace and Gaussian noise, of public and private groups."""
-    pq.write_table(ROWS, tmp_path / "rows.parquet")
-    table = (
-        sf.scan(str(tmp_path / "rows.parquet"), privacy_unit="id").filter("x < 6.5").with_columns(y="x * 2")
-    )
-    numbers = {"n": sf.count(), "people": sf.count_units(), "v": sf.variance("y", lower=0, upper=9)}
-    numbers |= {"s": sf.sum("x", lower=0, upper=7), "m": sf.mean("x", lower=0, upper=7)}
-    watched = Watched()
-    with watched():
-        for noise in ("laplace", "gaussian"):
-            for groups in (table.group_by("g"), table.group_by("g", keys=["a", "b"])):
-                question = groups.bound(groups=2, rows=2).agg(**numbers)
-                question.release(epsilon=1, delta=1e-3, noise=noise).to_arrow()
-    needed = {(m, name) for part in TRUST.BASE if part.used == "all" for m in TRUST.of_part(part) for name in
-              TRUST.of_part(part)[m] or TRUST.definitions(m)}  # fmt: skip
-    ran = {(m, name) for m, name in watched.definitions if BASE.get(m) == () and TRUST.counts(m, name)}
-    # What Python adds to a class of data is no definition of its own.
-    ran = {(m, name) for m, name in ran if name in TRUST.definitions(m)}
-    assert len(watched.ran) > 40 and not watched.excluded
-    beyond = ran - needed
-    assert not beyond
-
-
-def loads(module: str) -> Iterator[tuple[str, str]]:
-    """Yield what definitions that count load, but for types: names of their own module, and attributes."""
-    tree = ast.parse((TRUST.PACKAGE / module).read_text())
-    less = {n.lineno for name, n in TRUST.definitions(module).items() if not TRUST.counts(module, name)}
-
-    def look(node: ast.AST) -> Iterator[tuple[str, str]]:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno in less:
-            return
-        if isinstance(node, ast.Name):
-            yield "name", node.id
-        elif isinstance(node, ast.Attribute):
-            yield "attribute", node.attr
-        types = getattr(node, "annotation", None), getattr(node, "returns", None)
-        for child in ast.iter_child_nodes(node):
-            if child not in types:
-                yield from look(child)
-
-    yield from look(tree)
-
-
-def imported_names(module: str) -> Iterator[tuple[str, str]]:
-    """Yield what a module imports by name: the module that it is of, and the name."""
-    for node in ast.walk(ast.parse((TRUST.PACKAGE / module).read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sfumato."):
-            home = (node.module or "").removeprefix("sfumato.").replace(".", "/") + ".py"
-            yield from ((home, alias.name) for alias in node.names)
-
-
-def test_no_definition_that_counts_names_one_that_does_not():
-    """Functions by their name; methods by a name that nothing else in the package has."""
-    whole = [module for module, names in BASE.items() if not names]
-    everywhere = Counter(name.rpartition(".")[2] for m in TRUST.modules() for name in TRUST.definitions(m))
-    fields = {
-        node.target.id
-        for m in TRUST.modules()
-        for node in ast.walk(ast.parse((TRUST.PACKAGE / m).read_text()))
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    stored = (n for m in TRUST.modules() for n in ast.walk(ast.parse((TRUST.PACKAGE / m).read_text())))
-    fields |= {n.attr for n in stored if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    less = [(m, name) for one in TRUST.EXCLUDED for m, name in TRUST.of_excluded(one)]
-    own = Counter(name.rpartition(".")[2] for _, name in less)
-    functions = {(m, name) for m, name in less if "." not in name}
-    methods = {
-        last for _, name in less if "." in name
-        and own[last := name.rpartition(".")[2]] == everywhere[last] and last not in fields
-    }  # fmt: skip
-    assert len(functions) > 60 and len(methods) > 20
-    found = []
-    for module in whole:
-        known = {(module, name) for name in TRUST.definitions(module)} | set(imported_names(module))
-        for kind, name in loads(module):
-            if kind == "attribute" and name in methods and not name.startswith("__"):
-                found.append((module, name))
-            if kind == "name" and any((m, name) in functions for m, n in known if n == name):
-                found.append((module, name))
-    assert not set(found)
-
-
-def test_a_definition_that_is_left_out_would_be_found(monkeypatch):
-    one = TRUST.Excluded("because", ("plan/group_measurement.py::GroupMeasurement.draw",))
-    watched = Watched()
-    with watched():
-        question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, delta=1e-3).to_arrow()
-    assert not watched.excluded
-    monkeypatch.setattr(TRUST, "EXCLUDED", (*TRUST.EXCLUDED, one))
-    TRUST.excluded.cache_clear()
-    try:
-        assert [name for _, name in watched.excluded] == ["GroupMeasurement.draw"]
-    finally:
-        TRUST.excluded.cache_clear()
 
 
 def test_a_module_that_is_left_out_would_be_found(monkeypatch):

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import isfinite, prod
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.advice import shared_queries as looks_of_advice
 from sfumato.advice.advise import divided
-from sfumato.advice.shared_queries import likely_number
-from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
-from sfumato.guidance.inferred_bounds import Histogram, Values
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise.random_words import SeededWords
-from tests.support.changed_plans import without_certificate
 
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 PRODUCTS = [f"p{i}" for i in range(20)]
@@ -101,14 +95,6 @@ def test_looks_are_shared(people, monkeypatch):
     assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
 
 
-@SEEDED
-def test_it_is_better_than_the_default(advice):
-    assert advice.times < 0.5
-    for one in advice.questions.values():
-        assert one.errors.keys() == one.by_default.keys()
-        assert all(isfinite(error) and error > 0 for error in one.errors.values())
-
-
 @pytest.mark.long
 @SEEDED
 def test_expected_errors_are_those_of_releases(people, advice):
@@ -134,56 +120,6 @@ def test_what_was_advised_is_given_once(advice):
     for option in ({"epsilon": 1}, {"delta": 0}):
         with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
             advice.questions["sold"].release(**option)
-
-
-@SEEDED
-def test_the_report_and_the_table_tell_all(advice):
-    text = str(advice)
-    assert "4 questions at epsilon 4, delta 1e-06: 0.4 was spent on looking" in text
-    assert "few: groups=" in text
-    assert "bounds of the rows of 'x': 0 to" in text
-    table = advice.to_arrow()
-    assert table["question"].to_pylist() == ["sold", "sold", "buyers", "few", "all"]
-    assert table["output"].to_pylist() == ["n", "x", "people", "n", "people"]
-    assert advice.to_pandas().shape == (5, 11)
-    curves = advice.curves().to_pylist()
-    for one in advice.questions.values():
-        for choice in {row["choice"] for row in curves if row["question"] == one.name}:
-            of = [row for row in curves if (row["question"], row["choice"]) == (one.name, choice)]
-            (at,) = [row for row in of if row["advised"]]
-            assert at["error"] == pytest.approx(1, rel=1e-9)
-            if choice in ("groups", "rows") and one.question.table.groups != 1:
-                assert at["error"] <= min(row["error"] for row in of) * 1.0001
-    assert {row["choice"] for row in curves if row["question"] == "sold"} == {
-        "epsilon", "groups", "rows", "upper of x",
-    }  # fmt: skip
-
-
-@pytest.mark.long
-@SEEDED
-def test_advice_speaks_of_groups_where_there_are_some(people, advice):
-    whole = sf.advise(people, {"all": people.agg(people=sf.count_units())}, epsilon=1)
-    assert "those of a group of average size" in str(advice)
-    assert "\nExpected errors are standard deviations" in str(whole)
-    assert "group" not in str(whole)
-
-
-@SEEDED
-def test_an_advised_question_is_told_without_its_curves(advice):
-    for one in advice.questions.values():
-        assert one.curves
-        assert "Curve" not in repr(one)
-        assert len(repr(one)) < 600
-
-
-@SEEDED
-def test_the_picture(advice, tmp_path):
-    pytest.importorskip("matplotlib")
-    advice.plot(tmp_path / "advice.svg")
-    text = (tmp_path / "advice.svg").read_text()
-    assert text.count('id="axes_') == sum(len(one.curves[:4]) for one in advice.questions.values())
-    with pytest.raises(ParameterError, match="picture path"):
-        advice.plot(tmp_path / "advice.txt")
 
 
 @pytest.mark.noise_cannot_matter("what is looked at is what it costs")
@@ -233,12 +169,6 @@ def test_the_division_has_the_smallest_sum():
         assert tuple(found) == best
 
 
-def test_equal_noise_is_divided_equally():
-    cost = -np.log(np.arange(1, 65))
-    assert divided([cost] * 4, [1] * 4, 64) == [16] * 4
-    assert prod(divided([cost, 3 * cost], [1, 1], 64)) == 16 * 48
-
-
 def test_a_division_adds_up_whatever_the_costs():
     """Where no plan is possible, all of the budget is divided still, and no more."""
     never = np.full(8, np.inf)
@@ -247,12 +177,6 @@ def test_a_division_adds_up_whatever_the_costs():
         assert sum(found) == 8
         assert found[0] >= 2
         assert found[1] >= 3
-
-
-def test_a_number_that_is_mostly_noise_is_small():
-    assert likely_number(500, 1) == pytest.approx(500, rel=0.02)
-    assert likely_number(1, 1000) < 50
-    assert likely_number(5, 0.01) == pytest.approx(5, rel=0.02)
 
 
 def no_draw(monkeypatch):
@@ -288,24 +212,6 @@ def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
         sf.advise(table, asked, **given)
 
 
-@pytest.mark.parametrize("name", ["a\nb", "  ", "", "\x1b[31m"])
-def test_names_can_be_printed(people, monkeypatch, name):
-    no_draw(monkeypatch)
-    with pytest.raises(ParameterError, match="a text that can be printed"):
-        sf.advise(people, {name: questions(people)["all"]}, epsilon=1)
-
-
-def test_other_tables_and_the_largest_groups_are_refused(people, monkeypatch):
-    no_draw(monkeypatch)
-    other = sf.scan(baskets(10), privacy_unit="id")
-    with pytest.raises(QueryError, match="'sold' is asked of another table"):
-        sf.advise(other, questions(people), epsilon=1, delta="1e-6")
-    with pytest.raises(QueryError, match="one of the questions is a Top"):
-        sf.advise(people, [people.top("product", k=3)], epsilon=1, delta="1e-6")
-    with pytest.raises(QueryError, match="one of the questions is a Release"):
-        sf.advise(people, [questions(people)["all"].release(epsilon=1)], epsilon=1)
-
-
 @SEEDED
 def test_tables_that_are_made_of_one_table_are_asked_together(people):
     """Joined rows belong to the units of each of them; a table that is made twice is the same one."""
@@ -324,12 +230,6 @@ def test_tables_that_are_made_of_one_table_are_asked_together(people):
     # Of what has nothing in common with a table it is not known whose rows they are.
     with pytest.raises(QueryError, match="asked of another table"):
         sf.advise(people, asked, epsilon=2)
-
-
-def test_beam_cannot_look_first():
-    rows = sf.scan(pa.schema([("id", pa.int64()), ("product", pa.string())]), privacy_unit="id")
-    with pytest.raises(RefusalError, match="found by a look at the rows before the release"):
-        sf.advise(rows, [rows.agg(n=sf.count_units())], epsilon=1)
 
 
 @pytest.mark.long
@@ -370,22 +270,6 @@ def test_rows_raise_nothing(rows):
 
 
 @SEEDED
-def test_questions_may_come_in_any_way(people):
-    words = {"unsafe_words": SeededWords(1)}
-    one = questions(people)["all"]
-    made = sf.advise(people, (q for q in [one, one]), epsilon=1, **words)
-    assert list(made.questions) == ["people", "people (2)"]
-    assert made.notes[1:] == ("people (2) is the same as people: release it once, and use it twice.",)
-    assert (made.spent, made.found) == (0, ())
-    assert [q.epsilon for q in made.questions.values()] == [Fraction(1, 2)] * 2
-    assert list(sf.advise(people, one, epsilon=1, **words).questions) == ["people"]
-    by_total = people.group_by("product").bound(total_rows=3).agg(n=sf.count())
-    total = sf.advise(people, {"t": by_total, "all": one}, epsilon=1, delta="1e-6", **words)
-    assert total.questions["t"].limits == "total_rows=3"
-    assert "t: what total_rows cuts is not looked at." in total.notes
-
-
-@SEEDED
 def test_a_catalog_has_the_last_word(tmp_path):
     import pyarrow.parquet as pq
 
@@ -400,12 +284,6 @@ def test_a_catalog_has_the_last_word(tmp_path):
     ).questions.values()
     assert one.groups == 2
     assert one.better is None
-
-
-def test_a_table_for_analysts_takes_no_words(people):
-    table = people.for_analysts()
-    with pytest.raises(RefusalError):
-        sf.advise(table, [table.agg(n=sf.count_units())], epsilon=1, unsafe_words=SeededWords(1))
 
 
 def charged(monkeypatch, people):
@@ -434,90 +312,7 @@ def charged(monkeypatch, people):
     return looks, sum(drawn), len(read) == len(drawn)
 
 
-def looks_twice(patch):
-    from sfumato.guidance.inferred_limits import ContributionQuery
-
-    right = ContributionQuery.draw
-    patch.setattr(
-        ContributionQuery, "draw", lambda self, words=None: (right(self, words), right(self, words))[1]
-    )
-
-
-def looks_without_noise(patch):
-    from sfumato.advice import shared_queries as looks
-
-    right = looks.contribution_query
-    patch.setattr(
-        looks, "contribution_query", lambda t, q, epsilon, matter: right(t, q, 10**6 * epsilon, matter)
-    )
-
-
-def nothing_is_subtracted(patch):
-    from sfumato.advice.advice_request import AdviceRequest
-
-    patch.setattr(AdviceRequest, "rest", property(lambda one: one.epsilon))
-
-
-def portions_that_do_not_add_up(patch):
-    from sfumato.advice import advise
-
-    patch.setattr(advise, "divided", lambda costs, least, portions: [portions for _ in costs])
-
-
-def rows_are_read_beside(patch):
-    from sfumato.guidance.inferred_limits import ContributionQuery
-
-    right = ContributionQuery.draw
-
-    def peeking(self, words=None):
-        list(self.table._engine.statistics(self.contributions.exact, 1))
-        return right(self, words)
-
-    patch.setattr(ContributionQuery, "draw", peeking)
-
-
-DEFECTS = (
-    looks_twice,
-    looks_without_noise,
-    nothing_is_subtracted,
-    portions_that_do_not_add_up,
-    rows_are_read_beside,
-)
-
-
 @pytest.mark.noise_cannot_matter("what is looked at is what everything costs")
 def test_all_that_is_drawn_adds_up_to_the_budget(people, monkeypatch):
     """By what releases draw, whatever the advice says of itself; and nothing reads rows but these."""
     assert charged(monkeypatch, people) == (Fraction(1, 5), 1, True)
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("what is looked at is what everything costs")
-@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.__name__)
-def test_planted_defects_cost_more(people, monkeypatch, plant):
-    plant(monkeypatch)
-    with without_certificate():  # which refuses some of them
-        looks, everything, noisy = charged(monkeypatch, people)
-    assert looks > Fraction(1, 5) or everything > 1 or not noisy
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_what_was_seen_is_not_taken_for_a_look_that_was_not_drawn(monkeypatch):
-    """A last look may have the edges of the one before it, of which there would be the same numbers twice."""
-    edges, more = np.array([-1.0, 0.0, 1.0]), [2]
-
-    def find(look, first, noise, fixed, *, sparing):
-        looks = [look(edges, Fraction(1, 4)) for _ in range(more[0])]
-        return -1.0, float(len(looks))
-
-    monkeypatch.setattr(looks_of_advice, "find_bounds", find)
-    values = Values("x", False, None, None, None)
-    looking = SimpleNamespace(
-        whole=False, edges=edges, draw=lambda edges, epsilon: Histogram(edges, np.zeros(2), 1.0)
-    )
-    seen = looks_of_advice.SharedHistograms(values, looking, Fraction(1))
-    seen.draw(1.0)
-    assert seen.bounds(2.0) == (-1.0, 2.0) and len(seen.seen) == 2
-    more[0] = 3  # with another noise, one look more
-    assert seen.bounds(2.0) == seen.first_bounds == (-1.0, 2.0)
-    assert len(seen.seen) == 2

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 import tempfile
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
 from sfumato import errors as sf_errors
-from sfumato.audit import audit, closeness
+from sfumato.audit import closeness
 from sfumato.client import RemoteRelease
-from sfumato.display import progress
 from sfumato.display.cards import Card, Facts, Listing, Rows, Sentences, Steps, html
 from sfumato.display.formatting import Shown, exact
 from sfumato.errors import EngineError
-from tests.docs.test_reference import public
 
 pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown around the numbers")
 NAME = "<script>alert(1)</script>\"'&$x$"
@@ -204,28 +198,6 @@ def told(thing: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def generated() -> dict[str, type]:
-    """Public classes that show fractions of theirs by the `repr` that dataclasses and named tuples make."""
-    found = {}
-    for path in public():
-        module, _, name = path.rpartition(".")
-        cls = getattr(importlib.import_module(module), name)
-        if not isinstance(cls, type) or not any("Fraction" in str(said) for said in annotations(cls)):
-            continue
-        made = getattr(cls.__repr__, "__code__", None)
-        of_tuples = made is not None and made.co_filename == namedtuple.__code__.co_filename
-        if hasattr(cls.__repr__, "__wrapped__") or of_tuples:
-            found[path] = cls
-    return found
-
-
-def named_tuple() -> type:
-    class Count(NamedTuple):
-        half: Fraction
-
-    return Count
-
-
 def annotations(cls: type) -> list[Any]:
     if dataclasses.is_dataclass(cls):
         return [
@@ -234,22 +206,6 @@ def annotations(cls: type) -> list[Any]:
             if field.repr and "Callable" not in str(field.type)
         ]
     return list(inspect.get_annotations(cls).values()) if issubclass(cls, tuple) else []
-
-
-def test_no_public_class_shows_a_fraction_as_python_writes_it() -> None:
-    assert not generated()
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        dataclasses.make_dataclass("Count", [("half", "Fraction")]),
-        named_tuple(),
-    ],
-)
-def test_one_that_does_is_found(planted: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.budget.Loss", planted)
-    assert list(generated()) == ["sfumato.budget.Loss"]
 
 
 @pytest.mark.parametrize(
@@ -334,46 +290,3 @@ def test_an_escape_code_in_a_name_is_no_more_than_text() -> None:
     for thing, odd in ((release.explain(), name), (budget.history[0], f"n{name}")):
         assert odd.replace("\x1b", r"\x1b") in str(thing) and "\x1b" not in str(thing)
     assert r"a\x1b[31mb" in repr(table) and r"a\x1b[31mb" in repr(asked.release(epsilon=1))
-
-
-def test_a_folder_is_shown_by_its_name_alone(tmp_path: Any) -> None:
-    folder = tmp_path / "visits [1]"
-    for year in (2023, 2024):
-        (folder / f"year={year}").mkdir(parents=True)
-        pq.write_table(pa.table({"id": [1]}), folder / f"year={year}" / "rows.parquet")
-    for source in (folder, [folder / "year=2023" / "rows.parquet"]):
-        table = sf.scan(source, privacy_unit="id")
-        title = "visits [1]" if source == folder else "rows.parquet"
-        assert str(table).splitlines()[0] == f"Private table {title} (read with DuckDB)"
-        assert repr(table).startswith(f"<Table {title} (read with DuckDB)")
-
-
-class Display:
-    """Stands for what displays in a notebook."""
-
-    def __init__(self) -> None:
-        self.seen = list[str]()
-
-    def __call__(self, data: dict[str, str], **_: Any) -> Display:
-        return self
-
-    def update(self, data: dict[str, str], **_: Any) -> None:
-        self.seen.append(data["text/html"])
-
-
-@pytest.mark.parametrize("what", ["analyze", "advise", "audit"])
-def test_long_work_has_a_bar_in_a_notebook(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    display, asked = Display(), question()
-    monkeypatch.setattr(progress, "_display", lambda: display)
-    monkeypatch.setattr(progress, "PATIENCE", 0)
-    monkeypatch.setattr(progress, "EVERY", 0.002)
-    work = {
-        "analyze": lambda: asked.analyze(epsilon=1),
-        "advise": lambda: sf.advise(asked.table, {"n": asked}, epsilon=1),
-        "audit": lambda: audit(
-            lambda rows, size: np.zeros(size), epsilon=1, data=[[1, 2]], max_samples=200_000
-        ),
-    }
-    titles = {"analyze": "comparing limits", "advise": "Looking at rows", "audit": "Auditing"}
-    work[what]()
-    assert display.seen[-1] == "" and any(titles[what] in one and "<progress" in one for one in display.seen)

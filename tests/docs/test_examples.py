@@ -6,7 +6,6 @@ import ast
 import builtins
 import doctest
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pytest
 
@@ -55,29 +54,6 @@ def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None
     assert without_their_own(shown(pages.values())) == set()
 
 
-def test_a_method_that_no_example_calls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato import NoisyTable, Release
-
-    asked = Entry("Release.errors", Release.errors, Release)
-    assert without_their_own(iter([asked])) == set()
-    for told in ("Return half-widths, as `frame` shows them.", f"Return them.\n\n{PROMPT} release.frame()\n"):
-        monkeypatch.setattr(NoisyTable.errors, "__doc__", told)
-        assert without_their_own(iter([asked])) == {"Release.errors"}
-
-
-def test_what_a_page_shows_of_a_class_above_has_an_example_too(
-    pages: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sfumato.display.result_table import ResultTable
-
-    page = pages["releases.md"]
-    assert without_their_own(shown([page])) == set()
-    monkeypatch.setattr(ResultTable.to_polars, "__doc__", "Return the table as a Polars data frame.")
-    kinds = ("NoisyTable", "Release", "TopRelease", "ProcessedRelease")
-    assert without_their_own(shown([page])) == {f"sfumato.{kind}.to_polars" for kind in kinds}
-    assert without_their_own(shown([page.replace("   :inherited-members: object\n", "")])) == set()
-
-
 def taken_for_granted(docstring: str | None) -> set[str]:
     """Return the names that the examples of a docstring use and neither import nor make."""
     used, made = set[str](), set[str](vars(builtins))
@@ -107,13 +83,3 @@ def unknown_names(pages: Iterable[str]) -> dict[str, set[str]]:
 @pytest.mark.long  # it imports Beam and all else
 def test_an_example_has_its_names_from_its_page(pages: dict[str, str]) -> None:
     assert unknown_names(pages.values()) == {}
-
-
-def test_a_name_that_an_example_does_not_import_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.measurements import PrivacyLoss
-
-    page = [".. autoclass:: sfumato.measurements.PrivacyLoss\n   :members:\n"]
-    assert unknown_names(page) == {}
-    planted: Any = (PrivacyLoss.__doc__ or "").replace("from sfumato.budget import Loss", "import sfumato")
-    monkeypatch.setattr(PrivacyLoss, "__doc__", planted)
-    assert unknown_names(page) == {"sfumato.measurements.PrivacyLoss": {"Loss"}}

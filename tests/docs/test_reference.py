@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.exact import as_fraction, positive
-from sfumato.framework import Odometer
-
 from .pages import PROMPT, Entry, entries, reference, shown
 from .raised import raised
 
@@ -89,14 +86,6 @@ def test_every_public_name_is_in_the_reference_once(pages: dict[str, str]) -> No
     assert len(found) == len(set(found)), sorted({n for n in found if found.count(n) > 1})
 
 
-@pytest.mark.parametrize("name", ["sfumato.count", "sfumato.errors.SqlError", "sfumato.framework.Odometer"])
-def test_a_name_that_is_missing_is_found(pages: dict[str, str], name: str) -> None:
-    without = {
-        page: re.sub(rf"^\.\. \S+ {re.escape(name)}$", "", text, flags=re.M) for page, text in pages.items()
-    }
-    assert missing(without) == {name}
-
-
 @pytest.mark.parametrize(
     "room",
     [
@@ -158,57 +147,6 @@ def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str
     assert not {entry.name: found for entry in shown(pages.values()) if (found := lacking(entry, having))}
 
 
-def test_what_a_docstring_lacks_is_found() -> None:
-    def told(column: str, *, lower: float) -> None:
-        """Add up.
-
-        Args:
-            column: a column.
-            lower: a bound.
-
-        """
-
-    def less(column: str, *, lower: float) -> None:
-        """Add up.
-
-        Args:
-            column: a column, of which `told` has an example.
-        """
-
-    class Made:
-        """Made by `told`."""
-
-        def asked(self, epsilon: float) -> None:
-            """Ask."""
-
-    class Kept(Made):
-        """What is left."""
-
-        def asked(self, epsilon: float) -> None:
-            """Ask, as `Question.diagnose`."""
-
-    told.__doc__ = f"{inspect.cleandoc(told.__doc__ or '')}\n\n{PROMPT} told('age', lower=0)"
-    having = {"told"}
-    assert lacking(Entry("told", told), having) == []
-    assert lacking(Entry("less", less), having) == ["lower", "an example"]
-    assert lacking(Entry("Made", Made), having) == []
-    assert lacking(Entry("Kept", Kept), having) == ["an example"]
-    assert lacking(Entry("Made.asked", Made.asked, Made), having) == ["epsilon"]
-    assert lacking(Entry("Kept.asked", Kept.asked, Kept), having) == []
-
-
-def test_a_colon_in_what_comes_back_makes_no_type() -> None:
-    from sphinx.ext.napoleon import Config, GoogleDocstring
-
-    def shown_as(lines: list[str]) -> str:
-        return str(GoogleDocstring(lines, Config(napoleon_use_rtype=False)))
-
-    said = ["Count.", "", "Returns:", "    What comes: a number."]
-    assert "What comes: a number." not in shown_as(said)
-    reference.said_of_results(None, "function", "count", None, None, said)
-    assert ":returns: What comes: a number." in shown_as(said)
-
-
 def told_errors(docstring: str) -> set[str]:
     return set(ERROR.findall(" ".join(reference.sections(docstring).get("Raises", []))))
 
@@ -237,31 +175,6 @@ def test_whoever_calls_it_finds_what_comes_back_and_which_errors(pages: dict[str
     assert not {entry.name: found for entry in shown(pages.values()) if (found := silent(entry))}
 
 
-def test_an_error_that_a_docstring_leaves_out_is_found() -> None:
-    def half(number: object) -> object:
-        """Halve.
-
-        Args:
-            number: any.
-        """
-        return positive(number, "number") / 2
-
-    def both(number: object) -> object:
-        """Return a half.
-
-        Raises:
-            QueryError: the number is not above 0.
-        """
-        return positive(number, "number") / 2
-
-    for function in (half, both):
-        function.__module__ = "sfumato.planted"
-    assert silent(Entry("half", half)) == ["what comes back", "ParameterError"]
-    assert silent(Entry("both", both)) == []
-    assert [kind.__name__ for kind in raised(as_fraction, deeper=0)] == ["ParameterError"]
-    assert {kind.__name__ for kind in raised(Odometer.ask, Odometer)} >= {"BudgetError"}
-
-
 def without_source(pages: dict[str, str]) -> set[str]:
     """Return the names of mathematics whose docstring names no document, theorem, paper or proof."""
     found = {page: shown([pages[page]]) for page in SOURCED}
@@ -277,33 +190,7 @@ def test_what_has_a_theorem_behind_it_names_it(pages: dict[str, str]) -> None:
     assert without_source(pages) == PLAIN
 
 
-def test_a_source_that_is_left_out_is_found(pages: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.measurements import laplace
-
-    without = (laplace.__doc__ or "").replace("Source:", "").replace("Proof: docs/", "docs/")
-    monkeypatch.setattr(laplace, "__doc__", without)
-    assert without_source(pages) == {*PLAIN, "laplace"}
-
-
 def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:
     import sfumato
 
     assert reference.undescribed(sfumato.Question) and not reference.undescribed(sfumato.Budget)
-
-
-def test_fields_of_named_tuples_are_described_by_their_class(pages: dict[str, str]) -> None:
-    named = {
-        e.name: e.value
-        for e in shown(pages.values())
-        if isinstance(e.value, type) and issubclass(e.value, tuple)
-    }
-    assert len(named) > 5 and not {
-        name: left for name, kind in named.items() if (left := reference.undescribed(kind))
-    }
-    assert reference.described_above(
-        None, "class", "low", vars(named["sfumato.testing.Interval"])["low"], False, {}
-    )
-    assert (
-        reference.described_above(None, "class", "_of", named["sfumato.testing.Interval"]._of, False, {})
-        is None
-    )

@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 
-from sfumato.query.error_bars import Bias
-from sfumato.release.group_comparison import Comparison
-
 from .pages import Entry, function, hidden, members, reference, shown
 
 # What is shown has these in it, and nobody looks there: other rooms do.
@@ -113,39 +110,3 @@ def test_what_is_returned_can_be_looked_up(pages: dict[str, str]) -> None:
     found = unlisted(shown(pages.values()))
     assert not {kind: where for kind, where in found.items() if kind.__name__ not in INSIDE}
     assert {kind.__name__ for kind in found} == {*INSIDE}, "nothing has it any more"
-
-
-def test_what_cannot_be_looked_up_is_found() -> None:
-    """Comparisons in what a function, a method or a property returns, inside of others, and in a field."""
-
-    def compared() -> list[Comparison]:
-        return []
-
-    class Release:
-        def compare(self) -> Comparison | None:
-            return None
-
-        @property
-        def compared(self) -> dict[str, Comparison]:
-            return {}
-
-    @dataclasses.dataclass
-    class Kept:
-        """What is kept.
-
-        Args:
-            one: a comparison.
-        """
-
-        one: Comparison
-
-    def left_out(name: str, value: Any, options: str) -> set[str]:
-        return unlisted([Entry(name, value, options=options)]).get(Comparison, set())
-
-    assert left_out("compared", compared, "") == {"compared"}
-    assert left_out("Release", Release, "   :members:\n") == {"Release.compare", "Release.compared"}
-    assert left_out("Release", Release, "") == set()
-    assert left_out("Release", Release, "   :members:\n   :exclude-members: compare, compared\n") == set()
-    assert left_out("Kept", Kept, "") == {"Kept"}
-    listed = [Entry("compared", compared), Entry("Comparison", Comparison), Entry("Bias", Bias)]
-    assert unlisted(listed) == {}

@@ -229,13 +229,6 @@ def test_code_can_be_pasted_into_the_prompt(page: Path) -> None:
     ] == []
 
 
-def test_a_loop_without_an_empty_line_behind_it_is_unfit_to_paste() -> None:
-    loop = "for x in range(3):\n    print(x)\n"
-    assert unfit_to_paste(f"{loop}\nprint('end')\n") == ""
-    assert unfit_to_paste(f"{loop}print('end')\n") == "print('end')"
-    assert unfit_to_paste("def f():\n    x = 1\n\n    return x\n") == "    return x"
-
-
 def test_what_is_compared() -> None:
     """Numbers may differ, words, signs and the number of rows may not."""
     same = partial(lambda a, b: without_numbers(a) == without_numbers(b))

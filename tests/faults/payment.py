@@ -9,7 +9,7 @@ BUDGET, SPENDING, DIAGNOSTICS = (
     "tests/budget/test_spending.py",
     "tests/guidance/test_diagnostics.py",
 )
-CLAIMS = "tests/plan/test_claims.py"
+CLAIMS = "tests/plan/test_planning.py"
 
 FAULTS = [
     # Who pays, and for what.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from fractions import Fraction
 from math import log10
 
@@ -11,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 import sfumato as sf
-from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError, RefusalError, SfumatoError
+from sfumato.errors import BudgetError, RefusalError, SfumatoError
 from sfumato.guidance import diagnosis_plan
-from sfumato.guidance.contribution_distribution import LIMITS, Distribution, Names
+from sfumato.guidance.contribution_distribution import LIMITS, Distribution
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 
@@ -70,7 +69,7 @@ def test_shares_are_those_of_the_definition(monkeypatch):
 
 
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-@pytest.mark.parametrize("key", ['"; DROP', "_rows", "__groups", "x y", "_", "ROWS"])
+@pytest.mark.parametrize("key", ['"; DROP', "__groups"])
 def test_names_of_columns_may_be_any(key, monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     got = found(asked_of(ROWS, key, groups=1, rows=2))
@@ -96,14 +95,6 @@ def test_sums_of_a_unit_are_clamped_as_sums():
     # Sums: 51 and NaN in a, which is no number; 60 in b; infinity of 2.
     assert ("upper=55", "sums of x") in got
     assert ("rows=9", "rows") not in got, "a sum of a unit has no limit of rows"
-
-
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-def test_total_rows():
-    monkey = asked_of(ROWS, total_rows=3)
-    got = found(monkey)
-    assert got["total_rows=3", "units"] == pytest.approx(1 / 4, abs=1e-3)
-    assert ("rows=3", "rows") not in got
 
 
 PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
@@ -162,50 +153,6 @@ def test_budgets_add_up_exactly():
     assert counted.spent == (1, 0)
 
 
-def test_each_of_its_questions_stays_within_its_part():
-    """Losses are recomposed from the plans' own losses, which tests of plans hold to the noise."""
-    diagnosis = asked_of(ROWS, groups=2, rows=1).plan(epsilon=1, delta=1e-6, diagnostics=0.1).diagnostics
-    plans = [diagnosis.contributions, *(diagnosis.shares(most) for most in LIMITS)]
-    plans += [plan for most in LIMITS for plan in diagnosis.numbers(most)]
-    for plan in plans:
-        assert plan.loss.epsilon(0) <= plan.epsilon
-        assert plan.delta == 0
-
-
-def test_the_explanation_offers_them_and_tells_their_cost():
-    question = asked_of(ROWS, groups=1, rows=1)
-    without = str(question.plan(epsilon=1, delta=1e-6).explain())
-    assert "bias from contribution limits and bounds; diagnostics=0.05 estimates it." in without
-    given = question.plan(epsilon=1, delta=1e-6, diagnostics=0.05).explain()
-    assert "bounds; the diagnostics estimate it." in str(given)
-    assert "Tell how much groups=1, rows=1, lower=0, upper=40 changed" in str(given)
-    assert "at epsilon 0.05; all together cost 1." in str(given)
-    assert given.to_dict()["diagnostics"]["epsilon"] == "1/20"
-    assert given.spent == (1, Fraction("1e-6"))
-    nothing = sf.scan(table(ROWS), privacy_unit="id").agg(n=sf.count_units()).plan(epsilon=1).explain()
-    assert nothing.left_out == []
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.1, 2, float("nan"), "much", None.__class__])
-def test_shares_of_the_budget_that_are_none(share):
-    with pytest.raises(ParameterError, match="a share of the budget between 0 and 1|diagnostics"):
-        asked_of(ROWS, groups=1, rows=1).release(epsilon=1, delta=1e-6, diagnostics=share)
-
-
-def test_questions_of_which_there_is_nothing_to_tell():
-    with pytest.raises(QueryError, match="no limits and no bounds"):
-        sf.scan(table(ROWS), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1, diagnostics=0.1)
-    with pytest.raises(BudgetError, match="epsilon"):
-        asked_of(ROWS, groups=1, rows=1).diagnose(epsilon=0)
-
-
-def test_beam_cannot_look_twice():
-    schema = pa.schema([("id", pa.int64()), ("town", pa.string())])
-    question = sf.scan(schema, privacy_unit="id").group_by("town").bound(groups=1, rows=1).agg(n=sf.count())
-    with pytest.raises(QueryError, match="a second time.*which a Beam pipeline cannot"):
-        question.release(epsilon=1, delta=1e-6, diagnostics=0.1)
-
-
 @pytest.mark.noise_cannot_matter("what is looked at is whether it is the same, or refused")
 def test_drawn_once_in_one_place(in_child):
     import copy
@@ -226,40 +173,17 @@ def test_drawn_once_in_one_place(in_child):
     assert release.spent == (1.0, 1e-6)
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is whether a second draw is refused")
-def test_a_draw_that_failed_is_not_tried_again(monkeypatch):
-    told = asked_of(PEOPLE, groups=1, rows=1).diagnose(epsilon=1)
-    engine = told._diagnosis.people._engine
-    right = type(engine).statistics
-    calls = Counter()
-
-    def fails(self, query, rows):
-        calls["all"] += 1
-        if calls["all"] == 2:
-            raise OSError("the disk is full")
-        return right(self, query, rows)
-
-    monkeypatch.setattr(type(engine), "statistics", fails)
-    with pytest.raises(SfumatoError):
-        told.to_arrow()
-    with pytest.raises(RefusalError, match="a second draw would spend"):
-        told.to_arrow()
-    assert calls["all"] == 2
-
-
 @pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and that shares are shares")
 @pytest.mark.parametrize(
     "rows",
     [
         [],
-        [(1, "a", None)],
-        [(None, "a", 1.0)] * 3,
-        [(1, "a", 1.0)] * 300_000,
-        [(1, f"t{i}", 1.0) for i in range(20_000)],
+        [(1, "a", 1.0)] * 30_000,
+        [(1, f"t{i}", 1.0) for i in range(2_000)],
         [(i, None, float("nan")) for i in range(100)],
         [(i, "a", v) for i, v in enumerate((1e308, -1e308, float("inf"), -float("inf"), 5e-324))],
     ],
-    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL", "extremes"],
+    ids=["empty", "one unit of many rows", "one in many groups", "NULL", "extremes"],
 )
 def test_rows_raise_nothing(rows):
     for one in asked_of(rows, groups=2, rows=3).diagnose(epsilon=0.1).findings():
@@ -297,14 +221,6 @@ def test_error_bars_hold_as_often_as_they_say():
     assert log10(binom.sf(missed - 1, of, 0.05)) < -9
 
 
-def test_enough_is_a_quantile_of_the_distribution():
-    within = [0.0] * len(LIMITS)
-    within[0], within[3], within[-1] = 900.0, 60.0, 40.0
-    assert Distribution(1000, tuple(within), 0.0).enough == LIMITS[3]
-    assert Distribution(1000, tuple(within), 60.0).enough == LIMITS[0]
-    assert Distribution(1000, (0.0,) * len(LIMITS), 0.0).enough == LIMITS[-1]
-
-
 def test_a_smaller_limit_is_advised_where_noise_is_no_reason_for_it():
     """Most units are within 2 by noise alone, and one in five has more: 2 would cut them, and no bar would tell."""
     within = [0.0] * len(LIMITS)
@@ -312,15 +228,6 @@ def test_a_smaller_limit_is_advised_where_noise_is_no_reason_for_it():
     assert Distribution(900, tuple(within), 2.0).surely_enough == LIMITS[2]
     noisy = Distribution(900, tuple(within), 150.0)
     assert noisy.enough < LIMITS[2] < noisy.surely_enough  # the planted defect is to advise the first
-
-
-def test_names_are_fresh():
-    assert Names.beside("a", "_b", "___")("x") == "____x"
-
-
-def test_unknown_columns_are_named():
-    with pytest.raises(ColumnError):
-        sf.scan(table(ROWS), privacy_unit="id").agg(m=sf.mean("y", lower=0, upper=1)).diagnose(epsilon=1)
 
 
 @pytest.mark.noise_cannot_matter("budgets alone are looked at")
@@ -345,7 +252,6 @@ VISITS = pa.table(
         "cost": [5.0, 50.0, 5.0, 5.0, 99.0, 1.0],
     }
 )
-TOWNS = pa.table({"town": ["a", "b"], "region": ["north", "south"]})
 
 
 def joined_rows():
@@ -368,12 +274,6 @@ AGGREGATES = {
 }  # fmt: skip
 
 
-def left_joined():
-    """People with or without visits; a public table beside."""
-    people, visits = (sf.scan(one, privacy_unit="id") for one in (PEOPLE_TABLE, VISITS))
-    return people.join(visits, on="id", how="left").join(sf.public(TOWNS), on="town", how="left")
-
-
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
@@ -383,68 +283,3 @@ def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
     shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
     assert shown == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
     assert release.spent == (2 * EXACT, 1e-6)
-
-
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-def test_of_a_left_join_and_a_public_table(monkeypatch):
-    """Of 3, who has no visit, a row is there, in the group of NULL."""
-    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
-    question = left_joined().group_by("region").bound(groups=1, rows=2).agg(n=sf.count())
-    release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
-    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
-    assert shown == {
-        ("groups=1", "rows"): pytest.approx((3 * 1 / 2) / 6, abs=1e-3),
-        ("groups=1", "units"): pytest.approx(1 / 3, abs=1e-3),
-        ("rows=2", "rows"): pytest.approx(0, abs=1e-3),
-        ("rows=2", "units"): pytest.approx(0, abs=1e-3),
-    }
-    keys = left_joined().group_by("region", keys=["north", None, "west"]).bound(groups=1, rows=2)
-    got = found(keys.agg(n=sf.count()))
-    assert got["keys", "public keys"] == pytest.approx(1 / 3, abs=1e-3)
-    assert got["groups=1", "units"] == pytest.approx(0, abs=1e-3)
-
-
-# A household is a pair: (1, A) has two towns and three rows, (1, B) one and one, (2, A) two towns and two.
-HOUSEHOLDS = pa.table({
-    "area": [1, 1, 1, 1, 2, 2, None],
-    "house": ["A", "A", "A", "B", "A", "A", "A"],
-    "town": ["x", "x", "y", "x", "x", "y", "x"],
-    "cost": [5.0, 50.0, 5.0, 60.0, 5.0, 5.0, 70.0],
-})  # fmt: skip
-OF_HOUSEHOLDS = {
-    ("groups=1", "rows"): (3 / 2 + 2 / 2) / 6,
-    ("groups=1", "units"): 2 / 3,
-    ("rows=1", "rows"): 1 / 6,
-    ("rows=1", "units"): 1 / 3,
-    ("lower=0", "values of cost"): 0.0,
-    ("upper=40", "values of cost"): 2 / 6,
-}
-
-
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-@pytest.mark.parametrize("keys", [None, ["x", "y"]], ids=["private", "public"])
-def test_of_a_unit_of_several_columns_each_pair_counts(keys, monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
-    rows = sf.scan(HOUSEHOLDS, privacy_unit=["area", "house"]).group_by("town", keys=keys)
-    question = rows.bound(groups=1, rows=1).agg(n=sf.count(), cost=sf.mean("cost", lower=0, upper=40))
-    release = question.release(epsilon=2 * EXACT, delta=0 if keys else "1e-6", diagnostics="0.5")
-    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
-    shown.pop(("keys", "public keys"), None)
-    assert shown == {name: pytest.approx(share, abs=1e-3) for name, share in OF_HOUSEHOLDS.items()}
-    assert "area" in release.diagnostics.sentences()[-1]
-
-
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
-def test_of_a_joined_unit_of_several_columns(monkeypatch):
-    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
-    homes = pa.table({"area": [1, 1, 2], "house": ["A", "B", "A"], "size": [1.0, 2.0, 90.0]})
-    unit = ["area", "house"]
-    joined = sf.scan(homes, privacy_unit=unit).join(sf.scan(HOUSEHOLDS, privacy_unit=unit), on=unit)
-    asked = joined.group_by("town").bound(groups=1, rows=1)
-    release = asked.agg(n=sf.count(), s=sf.mean("size", lower=0, upper=10)).release(
-        epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5"
-    )
-    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
-    assert shown["upper=10", "values of size"] == pytest.approx(2 / 6, abs=1e-3)
-    for name in list(OF_HOUSEHOLDS)[:4]:
-        assert shown[name] == pytest.approx(OF_HOUSEHOLDS[name], abs=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from fractions import Fraction as F
 from functools import cache
@@ -13,17 +12,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.audit import falsify
-from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import AtomDomain, ConeBody, CubeBody, KNormDistance, Norm, RowsDomain
-from sfumato.measurements import k_norm
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.sampling import Streams, radii
+from sfumato.noise.k_norm import SeparateNoise
 from sfumato.plan import quantile_candidates as choosing
 from sfumato.plan.plan import Plan
-from sfumato.plan.quantile_candidates import choices_of, counted
-from sfumato.testing.recorder import recording
 from sfumato.transformations import (
     Count,
     CountUnits,
@@ -32,9 +24,7 @@ from sfumato.transformations import (
     Margin,
     Moments,
     ValueGrid,
-    bound_groups,
     cone_of,
-    per_group,
 )
 from tests.support.plan_chains import same_loss
 
@@ -91,15 +81,6 @@ def test_choices_and_noise_together_lose_what_the_plan_says(asked, groups, rows)
         each.append((most + more) * c.leaves.body.linf_sensitivities[0] / c.scale)
     assert groups * sum(each) == plan.measurement.choice_epsilon
     assert sum(F(told["share"]) for told in plan.explain().to_dict()["statistics"]) >= 1 - F(1, 10**9)
-
-
-def test_a_chain_with_a_larger_part_for_a_choice_is_found(monkeypatch):
-    honest = choices_of
-    monkeypatch.setattr(
-        "sfumato.plan.k_norm_plans.choices_of", lambda c, s, e, g: honest(c, s, e, 1)
-    )  # k forgotten
-    plan = plan_of("alone")
-    assert plan.loss.epsilon(0) > plan.epsilon
 
 
 LEAVES = Leaves("x", "x", 2, Lattice(0.0, 4.0, whole=True), -3)
@@ -175,32 +156,6 @@ class Larger(Margin):
         return (least * counted - (below << self.BITS)) + ((upto << self.BITS) - most * counted)
 
 
-@pytest.mark.parametrize("planted", [WithoutAll, Larger])
-def test_a_margin_that_is_none_is_found(planted):
-    statistics = [Count(2), planted(LEAVES, F(1, 2), (2, 4))]
-    cone = cone_of([Count(2), Margin(LEAVES, F(1, 2), (2, 4))])
-    assert not all(cone.holds(vector) for vector in moves(statistics))
-
-
-def test_a_margin_is_a_transformation_of_counts_and_no_sum_of_units():
-    rows = RowsDomain((("x", AtomDomain(int, -(2**63), 2**63)),))
-    margin = Margin(LEAVES, F(1, 4), (0, 2))
-    counted_by = per_group([LEAVES], Norm.L1, [F(1)], groups=1)
-    chain = bound_groups(1, domain=rows) >> counted_by >> margin.by_group([0, 1])
-    assert chain.map(1) == margin.body.linf_sensitivities[0]
-    assert not falsify(chain, 1, evaluations=120).violated
-    with pytest.raises(ParameterError, match="sums over units"):
-        per_group([Count(2), margin], groups=1)
-
-
-def test_engines_count_leaves_once_for_all_ranks():
-    plan = plan_of("beside")
-    assert [type(s) for s in counted(plan.requirements.statistics, plan.measurement.choices)].count(
-        Leaves
-    ) == 1
-    assert [type(s) for s in plan.exact.statistics] == [Count, Moments, Leaves]
-
-
 # What is released. A bar fails with probability at most 5% by itself; all words are seeded.
 
 
@@ -270,39 +225,6 @@ def test_bars_are_of_the_rank_that_was_asked(asked):
         assert told or other <= rank
 
 
-def test_quantiles_alone_need_no_count_where_each_group_has_its_own_noise():
-    alone = question("alone", groups=1, rows=2)
-    plan = alone.plan(epsilon=1, noise="k_norm")
-    assert [type(s) for s in plan.requirements.statistics] == [Margin] and isinstance(
-        cone_of(plan.requirements.statistics), CubeBody
-    )
-    assert plan.loss.epsilon(0) == 1
-    (law,), (margin,) = plan.laws.values(), plan.requirements.statistics
-    laplace = margin.body.bound * plan.query.groups / (1 - plan.measurement.choice_epsilon)
-    assert float(law.standard_deviation) == pytest.approx(math.sqrt(2) * float(laplace), rel=1e-6)
-    # Who is in all groups moves some of them up and others down, which one draw for all would charge twice.
-    every = question("alone", groups=3).plan(epsilon=1, noise="k_norm")
-    assert (
-        type(cone_of(every.requirements.statistics)) is ConeBody and len(every.requirements.statistics) == 2
-    )
-    single = sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(**ASKED["alone"])
-    assert len(single.plan(epsilon=1, noise="k_norm").requirements.statistics) == 1
-
-
-def test_signed_numbers_alone_are_hidden_in_each_group_by_itself():
-    body = CubeBody(("a", "b"), (F(2), F(3)))
-    apart = KNormDistance(body, 2, apart=True)
-    assert apart.of([(2, -3), (-2, 3)]) == 1 == apart.of([(0, 3), (2, 0)])
-    # Planted: as if the first of them were a count, and one draw for all groups.
-    assert KNormDistance(ConeBody(body.names, body.bounds)).of([(2, -3), (-2, 3)]) == 2
-    with pytest.raises(ParameterError, match="signed numbers alone"):
-        KNormDistance(body)
-    with pytest.raises(ParameterError, match="signed numbers alone"):
-        k_norm(1, body, [1, 2])
-    with pytest.raises(ParameterError, match="units"):
-        CubeBody(body.names, body.bounds, units=True)
-
-
 @pytest.mark.parametrize("margins", [[BESIDE[8]], [BESIDE[1], BESIDE[8]]])
 def test_margins_alone_are_moved_within_the_cube(margins):
     cube = cone_of(margins)
@@ -332,24 +254,6 @@ def test_private_groups_choose_for_the_groups_that_are_shown():
     rows, _ = released("beside", 1, epsilon=5, keys=None)
     assert [r["group"] for r in rows] == [0, 1, 2]
     assert all(abs(r["q_50"] - exact("x", r["group"], 0.5)) < 2 for r in rows)
-
-
-def test_an_explanation_says_that_places_are_chosen():
-    for groups, share in ((2, "40.0%"), (3, "25.0%")):  # noise of each group, and of all together
-        told = str(plan_of("beside", groups=groups).explain())
-        assert "by the exponential mechanism" in told and f"{share} of the budget; for q_25, q_50" in told
-
-
-def test_too_many_ranks_are_refused_before_anything_is_read():
-    asked = sf.quantiles("x", [i / 30 for i in range(1, 25)], lower=0, upper=50)
-    grouped = sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(q=asked)
-    with pytest.raises(QueryError, match="24 ranks of x are more than the 21"):
-        grouped.plan(epsilon=1, noise="k_norm")
-
-
-def test_a_budget_that_is_too_small_is_told_as_it_was_given():
-    with pytest.raises(BudgetError, match="epsilon = 1e-12 asks for noise beyond"):
-        question("alone").plan(epsilon="1e-12", noise="k_norm")
 
 
 def test_bounds_far_beyond_the_values_cost_little():
@@ -383,79 +287,3 @@ def test_groups_and_columns_without_values_give_places_within_the_bounds(bars):
         for row, bar in zip(rows, release.errors().to_pylist(), strict=True):
             for name in ("q_25", "q_75"):
                 assert -3 <= row[name] <= 7 and 0 <= bar[name] <= 10
-
-
-@pytest.mark.noise_cannot_matter("what is recorded has none")
-def test_a_record_holds_what_places_are_chosen_from():
-    with recording() as recorder:
-        release = question("alone", rows=1, groups=3).release(epsilon=1, noise="k_norm")
-        release.to_arrow()
-    counts = recorder[release].truth.to_pylist()[0]["q"]
-    assert sum(c["weight"] for c in counts) == int((DATA["group"] == 0).sum()) << 14
-
-
-def bars_at_the_bounds(epsilon: float, **limits: int) -> float:
-    """Of medians alone, evenly spread in eight groups: in how many the bar says nothing."""
-    units = np.arange(4_000)
-    rows = pa.table({"id": units, "g": units % 8, "x": (units // 8) / 5.0})
-    asked = sf.scan(rows, privacy_unit="id").group_by("g", keys=range(8)).bound(**limits)
-    asked = asked.agg(median=sf.quantiles("x", [0.5], lower=0, upper=100))
-    widths = [
-        half
-        for seed in range(25)
-        for half in asked.release(epsilon=epsilon, noise="k_norm", unsafe_words=SeededWords(seed))
-        .errors()["median_50"]
-        .to_pylist()
-    ]
-    return sum(half > 40 for half in widths) / len(widths)
-
-
-@pytest.mark.noise_cannot_matter("the words are seeded")
-@pytest.mark.long
-@pytest.mark.parametrize("limits", [{"groups": 1, "rows": 1}, {"groups": 1, "rows": 3}])
-def test_bars_seldom_reach_to_the_bounds(limits, monkeypatch):
-    assert bars_at_the_bounds(1, **limits) < 0.06
-    monkeypatch.setattr(
-        choosing.Choice, "beside", lambda self, laws: self
-    )  # aimed as if margins had no noise
-    assert bars_at_the_bounds(1.01, **limits) > 0.15  # of which no plan is remembered
-
-
-def many_sums(count, groups=None, most=2, **more):
-    columns = {f"v{i}": [1, 2] for i in range(count)}
-    table = sf.scan(pa.table({"id": [1, 2], "g": ["a", "b"], **columns}), privacy_unit="id").bound(rows=2)
-    if groups:
-        table = table.group_by("g", keys=[str(i) for i in range(groups)]).bound(groups=most)
-    return table.agg(**more, **{f"s{i}": sf.sum(f"v{i}", lower=0, upper=6) for i in range(count)})
-
-
-@pytest.mark.noise_cannot_matter("it looks at what noise there is")
-@pytest.mark.parametrize("people", [False, True])
-@pytest.mark.parametrize("count", [20, 150])
-def test_many_sums_of_some_of_the_groups_have_noise(count, people):
-    more = {"people": sf.count_units()} if people else {}
-    asked = many_sums(count, groups=3, **more)
-    release = asked.release(epsilon=1, noise="k_norm", budget=sf.Budget(1))
-    assert release.to_arrow().num_rows == 3 and release.errors().num_rows == 3
-
-
-@pytest.mark.noise_cannot_matter("it looks at what noise there is")
-def test_more_numbers_than_k_norm_noise_is_for_are_refused_in_words():
-    assert many_sums(400).plan(epsilon=1, noise="k_norm")
-    with pytest.raises(
-        QueryError, match="at most 400 sums, means and the like in one release, and here are 401"
-    ):
-        many_sums(401).plan(epsilon=1, noise="k_norm")
-    assert many_sums(401).plan(epsilon=1, delta=1e-6).noise.name != "k_norm"
-
-
-@pytest.mark.noise_cannot_matter("the words are seeded")
-def test_people_and_many_sums_of_all_groups_are_drawn_by_the_whole_law():
-    """The cone of units and ten signed numbers or more: θ was 1/2 each time."""
-    table = sf.scan(pa.table({"id": [1], "g": ["a"], "v": [1]}), privacy_unit="id").bound(groups=3, rows=2)
-    means = {f"m{i}": sf.mean("v", lower=0, upper=6 + i) for i in range(12)}
-    asked = table.group_by("g", keys=["a", "b", "c"]).agg(people=sf.count_units(), **means)
-    noise = asked.plan(epsilon=1, noise="k_norm").measurement.noise
-    assert noise.cone == Cone(12, units=True) and type(noise) is JointNoise
-    shares = {radii(noise.cone.volume, 14, 3, Streams(SeededWords(i))).floats[0] for i in range(20)}
-    assert len(shares) == 20 and min(shares) < 0.3 and max(shares) > 0.7

@@ -14,13 +14,10 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.measurements import quantile_choice
-from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.plan import planning
-from sfumato.plan.noise_error import OFF_BY_TREE, OFF_OF_THREE, ratio
+from sfumato.plan.noise_error import OFF_BY_TREE, ratio
 from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
-from sfumato.plan.quantile_candidates import SPREAD, WRONG_SIDE, Choice, Places
-from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
+from sfumato.plan.quantile_candidates import WRONG_SIDE, Choice
 from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
@@ -129,22 +126,6 @@ def choice(ranks, scale):
 @pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_place_alone_is_off_by_what_is_expected(ranks, monkeypatch):
-    """Of 3,000 values, evenly spread: 800 draws, and a scale that is 0.3% of them; where none is rounder."""
-    monkeypatch.setattr(quantile_choice, "DIGITS", ())
-    made = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
-    places, words = np.arange(3_000), SeededWords(2)
-    draw = QuantileChoice(made.scale, made.leaves.lattice, tuple(Target(rank) for rank in made.ranks)).draw
-    drawn = np.array([draw(places, np.arange(3_001), words) for _ in range(800)])
-    off = drawn - 3_000 * np.array([float(rank) for rank in made.ranks])
-    assert np.sqrt((off**2).mean()) == pytest.approx(made.deviation, rel=0.1)
-    if ranks > 1:  # of the farthest one, which has the Gamma law itself, it would be a third more
-        assert made.deviation < 0.8 * 8 * math.sqrt(ranks * (ranks + 1))
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
-@pytest.mark.parametrize("ranks", [1, 3])
 def test_a_place_in_the_middle_is_off_by_what_is_expected(ranks, monkeypatch):
     """As above, and the outer places lie beyond the rank as seldom as they are meant to."""
     monkeypatch.setattr(quantile_choice, "DIGITS", ())
@@ -158,34 +139,6 @@ def test_a_place_in_the_middle_is_off_by_what_is_expected(ranks, monkeypatch):
     assert 0.3 * WRONG_SIDE < wrong < 2 * WRONG_SIDE
     if ranks == 1:  # were outer places as good in one place alone, the middle one would be off more
         assert made.deviation < 0.85 * 8 * math.sqrt(4 * 5 / 3)
-
-
-def chosen_of(ranks, rows, whole=False):
-    """How far 50,000 answers are off among so many evenly spread rows, of the deviation of a place."""
-    rng, n, spread = np.random.default_rng(3), 50_000, SPREAD * ranks
-    y = np.linspace(0.01, 40.0 + 10 * ranks, 10_000)
-    log = ranks * np.log(y) + 2 * ranks * np.log(spread + y) - y
-    share = np.exp(log - log.max())
-    deviation = math.sqrt((share * y**2).sum() / share.sum() / 3)
-    shift = 4.0 * ranks + 4.0 + spread  # about as they are aimed
-    within = rng.choice(y, n, p=share / share.sum())
-    ends = np.stack([within + spread, within, within + spread], axis=1)
-    near = rng.uniform(-1, 1, (n, 3)) * ends + np.array([-shift, 0, shift])
-    near.sort(axis=1)
-    margin = np.minimum(-near[:, 0], near[:, 2]) + rng.normal(0, 0.3 * deviation, n)
-    e = ChosenQuantile("q", "n", total="x", margin="m", lower=-1e9, upper=1e9, whole=whole, rank=0.5)
-    chosen = {"x": Places(near[:, None, :], shift)}
-    values = {"m": margin, "n": np.full(n, rows * shift)}
-    found = e.value(NoisyNumbers(values, {}, {}, {}, chosen))
-    return np.sqrt((found**2).mean()) / deviation
-
-
-@pytest.mark.parametrize("ranks", [1, 3, 5])
-def test_an_answer_of_three_places_is_off_by_what_is_expected(ranks):
-    for whole in (False, True):
-        assert chosen_of(ranks, 20, whole) == pytest.approx(OFF_OF_THREE, rel=0.06)
-    # Of few rows, that are not evenly spread, the place in the middle is the answer.
-    assert chosen_of(ranks, 2) > 1.15 * OFF_OF_THREE
 
 
 # What is chosen.
@@ -225,41 +178,3 @@ def test_what_is_chosen_has_the_smallest_errors_of_all_that_can_be_asked_for(nam
         errors = [ratio(plan.expected, other.expected) for other in by_name(asked, **budget)]
         assert max(errors) <= 1.021, (name, most, public, epsilon, plan.noise.name)
         assert all(share <= 1.021 for _, share in plan.others) and len(plan.others) == 2
-
-
-def by_coordinates(plan):
-    """How the choice was made before: by the noise of each number over its bound."""
-    shown = {name for e in plan.requirements.estimates for name in e.coordinates}
-    largest = zip(plan.requirements.body.names, plan.requirements.body.linf_sensitivities, strict=True)
-    sizes = [float(plan.laws[n].standard_deviation) / float(most) for n, most in largest if n in shown]
-    sizes += [] if plan.selection is None else [plan.selection.expected_threshold]
-    return float(np.log(sizes).mean())
-
-
-@pytest.mark.parametrize(
-    "asked, budget, larger",
-    [
-        # The sum of values around a million is wrong by a million times what the count is.
-        (question(6, 12, n=sf.count(), s=sf.sum("z", **FAR)), {"epsilon": 1, "delta": 1e-6}, 1.7),
-        (question(6, None, v=sf.variance("x", **UNIT)), {"epsilon": 3, "delta": 1e-10}, 1.35),
-    ],
-    ids=["a sum far from 0", "private groups"],
-)
-def test_a_choice_by_coordinates_would_have_larger_errors(asked, budget, larger, monkeypatch):
-    monkeypatch.setattr(planning, "_together", lambda *options: None)
-    plans = [plan for plan in by_name(asked, **budget) if plan.noise.name != "k_norm"]
-    wrong, right = min(plans, key=by_coordinates), asked.plan(**budget)
-    assert (wrong.noise.name, right.noise.name) == ("laplace", "gaussian")
-    assert ratio(wrong.expected, right.expected) > larger
-    # By the exact laws of the noise: each output's own formula.
-    for plan in (wrong, right):
-        (e, *_) = (e for e in plan.requirements.estimates if e.kind != "count")
-        assert plan.expected[e.name] == pytest.approx(by_hand(e, plan), rel=1e-9)
-
-
-def by_hand(e, plan):
-    noise = {name: float(law.standard_deviation) * float(plan.steps[name]) for name, law in plan.laws.items()}
-    counted = math.hypot(*(noise[name] for name in e.signs))
-    if e.kind == "sum":
-        return math.hypot(noise[e.total], (10**6 + 0.5) * counted)
-    return math.hypot(noise[e.squares], 15 * noise[e.total], (15**2 / 4 + e.square_centre) * counted)

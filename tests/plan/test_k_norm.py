@@ -2,122 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as F
-from functools import cache
 from itertools import product
+from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.audit import falsify
 from sfumato.budget.calibration import ROOM
-from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import ConeBody, KNormDistance
+from sfumato.exact import root_up
+from sfumato.framework import CentredDistance, Norm, Product
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.plan import k_norm_plans
 from sfumato.plan.noise_error import ratio
-from sfumato.plan.plan import Plan
 from sfumato.transformations import (
     Count,
     CountUnits,
     Moments,
-    QuantileTree,
-    Row,
     UnitSum,
     ValueGrid,
     WeightedSum,
     WeightGrid,
-    bound_groups,
     cone_of,
     per_group,
 )
 from tests.support.plan_chains import same_loss
 
-from .test_plan import ASKED, TABLE, of_numbers
-
-TABLE = TABLE.append_column(pa.field("whole", pa.int64(), nullable=False), pa.array([3, 5]))
-ASKED = {name: asked for name, asked in ASKED.items() if name not in ("quantiles", "all")} | {
-    "all": {
-        "rows": sf.count(),
-        "units": sf.count_units(),
-        "sum": sf.sum("n", lower=0, upper=30),
-        "mean": sf.mean("x", lower=0, upper=30),
-        "variance": sf.variance("x", lower=0, upper=30),
-    },
-    "squares": {"n": sf.count(), "v": sf.variance("whole", lower=0, upper=30)},
-    "two sums": {"s": sf.sum("n", lower=0, upper=30), "t": sf.sum("n", lower=0, upper=50)},
-    "sums of rows": {
-        "s": sf.sum("x", lower=0, upper=30, per="row"),
-        "t": sf.sum("n", lower=-9, upper=5, per="row"),
-        "u": sf.count_units(),
-    },
-}
-LIMITS = [(5, 1), (3, 2), pytest.param((5, 3), marks=pytest.mark.long)]
-
-
-@cache
-def plan_of(asked: str, groups: int, rows: int) -> Plan:
-    grouped = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
-    plan = grouped.bound(groups=groups, rows=rows).agg(**ASKED[asked]).plan(epsilon="3/2", noise="k_norm")
-    assert plan.noise.name == "k_norm"
-    return plan
-
-
-@pytest.mark.parametrize("limits", LIMITS[1:], ids=str)
-@pytest.mark.parametrize("asked", ASKED)
-def test_no_unit_moves_a_plan_by_more_than_1_and_one_moves_it_as_far(asked, limits):
-    plan = plan_of(asked, *limits)
-    found = falsify(of_numbers(plan), 1, evaluations=120)
-    assert not found.violated, str(found)
-    assert found.ratio >= F(99, 100), str(found)
-
-
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
-@pytest.mark.parametrize("asked", ASKED)
-def test_the_loss_is_epsilon_and_no_delta(asked, limits):
-    plan = plan_of(asked, *limits)
-    assert same_loss(plan) and plan.delta == 0
-    assert plan.loss.epsilon(0) == plan.epsilon == F(3, 2)
-    most = limits[0] if isinstance(plan.measurement.noise, SeparateNoise) else 1
-    assert plan.measurement.noise.scales == tuple(
-        b * most / F(3, 2) for b in cone_of(plan.requirements.statistics).bounds
-    )
-    assert cone_of(plan.requirements.statistics).names == plan.requirements.body.names
-
-
-@pytest.mark.parametrize("limits", LIMITS, ids=str)
-@pytest.mark.parametrize("asked", ASKED)
-def test_the_chain_is_what_a_release_runs(asked, limits, monkeypatch):
-    """With noise that is known, a release has the numbers that the plan's chain computes from the rows."""
-    for kind in (JointNoise, SeparateNoise):
-
-        def known(self, *given):
-            groups = given[0] if isinstance(self, SeparateNoise) else self.groups
-            return 1000 * np.arange(self.cone.dimensions)[:, None] + np.arange(groups)
-
-        monkeypatch.setattr(kind, "rounded", known)
-    plan = plan_of(asked, *limits)
-    people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
-    release = (
-        people.bound(groups=limits[0], rows=limits[1])
-        .agg(**ASKED[asked])
-        .release(epsilon="3/2", delta=1e-6, noise="k_norm")
-    )
-    assert release.spent == (1.5, 0.0)
-    (batch,) = release._draw()
-    rows = [Row(r["id"], (r["group"],), r) for r in TABLE.to_pylist()]
-    exact = plan.exact_chain(rows)
-    for name, step in plan.steps.items():
-        drawn = [int(F(v) / step) for v in batch.numbers.values[name]]
-        at = 1000 * plan.measurement.names.index(name)
-        assert drawn == [exact.get((g,), Counter())[name] + at + g for g in range(5)]
-
+from .test_plan import TABLE, plan_of
 
 # All rows of small grids: what one unit of up to four rows may add, after rounding and scaling down.
 
@@ -194,72 +109,32 @@ def test_every_contribution_is_in_the_cone_after_its_rounding(name):
     assert most == 1
 
 
-class Upwards(Moments):
-    """Sums of rows that are scaled down are rounded away from zero."""
-
-    def contribution(self, rows):
-        found = super().contribution(rows)
-        return type(found)({n: v + (v > 0) * (len(rows) > self.rows) for n, v in found.items()})
-
-
-class WidthOfSum(UnitSum):
-    """Half the width, wherever the centre is."""
-
-    @property
-    def body(self):
-        return replace(super().body, bound=F(self.upper - self.lower, 2))
-
-
-class OneRow(Count):
-    """People's bound on a count of rows."""
-
-    @property
-    def body(self):
-        return replace(super().body, bound=F(1))
+def most_moved(statistics, centre):
+    """The farthest that a unit of up to four rows in each of two groups moves: over the bound, and squared."""
+    body = Product(tuple(s.body for s in statistics))
+    cone = cone_of(statistics)
+    counts = 1 + cone.units
+    beside = [scale * 2 for scale in body.split(Norm.L2)[counts:]]
+    metric = CentredDistance(cone, (*cone.bounds[:counts], *beside), F(3), centre, ["a", "b"])
+    size = root_up(metric.moved(body, 2))
+    metric = replace(metric, scales=tuple(size * s for s in metric.scales), total=size * metric.total)
+    assert per_group(statistics, groups=2, together=metric).map(1) == 1
+    distinct = sorted(set(map(tuple, vectors(statistics))))
+    rng = Random(1)
+    pairs = [(v, v) for v in distinct] + [(v, rng.choice(distinct)) for v in distinct * 2]
+    tables = [
+        {"a": dict(zip(cone.names, v, strict=True)), "b": dict(zip(cone.names, w, strict=True))}
+        for v, w in pairs
+    ]
+    alone = [{"a": t["a"]} for t in tables[: len(distinct)]]
+    return max(metric.distance(t, {}) for t in [*tables, *alone])
 
 
-class Downwards(Count):
-    """Values of rows that are scaled down are cut, as sums over them are."""
-
-    def contribution(self, rows):
-        found = super().contribution(rows)
-        return type(found)({n: max(0, v - 2 * (len(rows) > self.rows)) for n, v in found.items()})
-
-
-MEAN, GRID = Moments("x", "x", 2, ValueGrid(0, -3, 3)), ValueGrid(0, -3, 3)
-PLANTED = {
-    "rounded upwards": [Count(2), Upwards("x", "x", 2, GRID)],
-    "width of a sum": [CountUnits(), WidthOfSum("x", "x", 0, 0, 4, True, 0)],
-    "people for rows": [OneRow(2), MEAN],
-    "values cut": [Downwards(2, "x", -2), MEAN],
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_wrong_contribution_is_found_by_all_rows_and_by_the_falsifier(name):
-    statistics = PLANTED[name]
-    body = cone_of(statistics)
-    assert any(body.sides(v)[0] > 1 or body.sides(v)[1] > 0 for v in vectors(statistics))
-    rows = plan_of("mean", 3, 2).exact_chain.input_domain
-    moved = per_group(statistics, groups=3, together=KNormDistance(body))
-    assert falsify(bound_groups(3, domain=rows) >> moved, 1, evaluations=2000).violated
-
-
-@pytest.mark.parametrize(
-    "statistics",
-    [
-        [MEAN],
-        [Count(1), MEAN],
-        [Count(2), UnitSum("x", "x", 0, 0, 4, True)],
-        [Count(2, "x"), Count(2, "y")],
-        [UnitSum("x", "x", 0, -1, 4, True)],
-        [CountUnits(), QuantileTree("x", "x", 1, 0.0, 1.0, 0)],
-    ],
-)
-def test_what_no_count_limits_is_no_cone(statistics):
-    with pytest.raises(QueryError):
-        cone_of(statistics)
+@pytest.mark.parametrize("name", STATISTICS)
+def test_no_rows_of_small_grids_move_a_unit_by_more_than_1(name):
+    """With noise around a quarter of all units, or three quarters."""
+    centre = F(3, 4) if "units" in name else F(1, 4)
+    assert F(1, 2) < most_moved(STATISTICS[name], centre) <= 1
 
 
 def test_a_column_with_missing_values_costs_no_number_more():
@@ -281,13 +156,6 @@ def test_a_column_with_missing_values_costs_no_number_more():
     assert "x.null_count" in names(m=mean, o=other)[0]
 
 
-def test_another_norm_is_refused():
-    with pytest.raises(ParameterError):
-        per_group([Count(2)], groups=3, together=KNormDistance(ConeBody(("rows",), (F(2),)), 2))
-    with pytest.raises(ParameterError):
-        per_group([Count(2)], groups=3, together=KNormDistance(ConeBody(("units",), (F(2),))))
-
-
 # What a release is like.
 
 
@@ -301,8 +169,7 @@ def question(**asked: Any):
 
 def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
     asked = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}
-    assert plan_of("all", 5, 1).measurement.noise.groups == 5
-    assert isinstance(plan_of("all", 1, 1).measurement.noise, SeparateNoise)
+    assert plan_of("k_norm", "all", "moments").measurement.noise.groups == 5
     ungrouped = (
         sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1, noise="k_norm")
     )
@@ -311,61 +178,6 @@ def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
     assert dict(plan.others)["laplace"] < 0.6
     told = plan.explain().to_dict()
     assert told["noise"] == "k_norm" and "K-norm noise" in str(plan.explain())
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
-def test_error_bars_hold_as_often_as_they_say():
-    """In 150 releases of 5 groups, of which those of one release depend on each other: at least 0.85 of 0.95."""
-    asked = question(
-        n=sf.count(), s=sf.sum("x", lower=0, upper=1, per="row"), m=sf.mean("x", lower=0, upper=1)
-    )
-    inside = np.zeros(3)
-    for i in range(150):
-        release = asked.release(epsilon=2, noise="k_norm", confidence=0.95, unsafe_words=SeededWords(i))
-        table = release.to_arrow().slice(0, 4)
-        for j, (name, first, step) in enumerate((("n", 50, 0), ("s", 24.5, 0.25), ("m", 0.49, 0.005))):
-            truth = first + step * np.arange(4)
-            off = np.abs(table[name].to_numpy() - truth)
-            inside[j] += (off <= table[f"{name}_error"].to_numpy() + 1e-6).mean() / 150
-    assert (inside >= 0.85).all(), inside
-
-
-@pytest.mark.parametrize(
-    "error, ask",
-    [
-        (BudgetError, lambda p: p.bound(rows=10**7).agg(n=sf.count())),
-    ],
-)
-def test_what_is_refused(error, ask):
-    asked = ask(sf.scan(TABLE, privacy_unit="id").bound(rows=1))
-    with pytest.raises(error):
-        asked.plan(epsilon="1e-12", delta=1e-6, noise="k_norm")
-
-
-def test_a_plan_says_what_other_noises_would_have_given():
-    asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1), v=sf.variance("x", lower=0, upper=1))
-    plan = asked.plan(epsilon=1, delta=1e-6, noise="k_norm")
-    shares = dict(plan.others)
-    for name in ("laplace", "gaussian"):
-        other = asked.plan(epsilon=1, delta=1e-6, noise=name)
-        assert shares[name] == pytest.approx(ratio(plan.expected, other.expected), rel=0.02)
-        assert shares[name] < 0.7
-    (note,) = plan.explain().to_dict()["notes"]
-    assert "with Laplace noise and" in note and "with Gaussian noise." in note
-    assert [name for name, _ in asked.plan(epsilon=1, noise="k_norm").others] == ["laplace"]
-
-
-def test_expected_errors_are_those_of_outputs():
-    """Of a count, a sum about its centre, and a mean: from deviations that are known."""
-    sums = {"s": sf.sum("x", lower=0, upper=1, per="row"), "m": sf.mean("x", lower=0, upper=1)}
-    plan = question(n=sf.count(), **sums).plan(epsilon=1, noise="k_norm")
-    deviation = {n: float(law.standard_deviation * plan.steps[n]) for n, law in plan.laws.items()}
-    (total,) = (deviation[name] for name in deviation if name.endswith(".sum"))
-    (present,) = (deviation[name] for name in deviation if name.endswith(".present"))
-    assert plan.expected["n"] == pytest.approx(deviation["units"])
-    assert plan.expected["s"] == pytest.approx(np.hypot(total, present / 2))
-    assert plan.expected["m"] == pytest.approx(np.hypot(total, present / 4))
 
 
 def limited_plan(groups=12, limit=4, **asked: Any):
@@ -384,25 +196,6 @@ def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups
         other = k_norm_plans._plan(plan.query, plan.epsilon, most)
         assert ratio(plan.expected, other.expected) == 1 or type(other.measurement.noise) is not kind
         assert ratio(plan.expected, other.expected) <= 1
-
-
-@pytest.mark.parametrize("most", [None, 3])
-@pytest.mark.parametrize(
-    "asked", [pytest.param(name, marks=pytest.mark.long) if name != "all" else name for name in ASKED]
-)
-def test_no_unit_moves_either_noise_by_more_than_1(asked, most):
-    """Whichever noise would be chosen; with missing values too, whose counts are rounded up."""
-    plan = k_norm_plans._plan(plan_of(asked, 3, 2).query, F(3, 2), most)
-    found = falsify(of_numbers(plan), 1, evaluations=120)
-    assert not found.violated and found.ratio >= F(9, 10), str(found)
-
-
-def test_noise_of_too_many_groups_together_is_refused(monkeypatch):
-    monkeypatch.setattr(k_norm_plans, "MOST_TOGETHER", 4)
-    with pytest.raises(ParameterError, match="noise"):
-        question(n=sf.count()).plan(epsilon=1, noise="k_norm")
-    with pytest.raises(ParameterError, match="group_selection"):
-        question(n=sf.count()).plan(epsilon=1, noise="k_norm", group_selection="laplace")
 
 
 # Private groups: noise of each, and a threshold on that of the units.
@@ -452,65 +245,6 @@ def test_groups_below_the_pre_threshold_are_never_shown():
     asked, options = private(pre_threshold=30, delta=0.4)
     release = asked.release(**options, unsafe_words=SeededWords(2))
     assert min(release.to_arrow()["g"].to_pylist()) >= 29
-
-
-def test_private_groups_need_delta_and_no_other_rule():
-    asked, options = private(delta=0)
-    with pytest.raises(BudgetError, match="delta is 0"):
-        asked.plan(**options)
-    with pytest.raises(ParameterError, match="group_selection"):
-        asked.plan(**(options | {"delta": 1e-6, "group_selection": "laplace"}))
-
-
-def test_the_option_of_sql():
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, noise = k_norm, "
-        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM t GROUP BY g"
-    )
-    table = pa.table({"id": list(range(300)), "g": [1] * 300})
-    release = sf.sql(text, tables={"t": table})
-    assert release.plan.noise.name == "k_norm"
-
-
-CHOICES = {
-    # Groups, the most of a unit, whether they are public; what is asked; and the noise that is chosen at delta 1e-6.
-    "one count, which is Laplace noise either way": (1, 1, True, {"n": sf.count()}, "laplace"),
-    "counts of five groups": (5, 5, True, {"n": sf.count()}, "k_norm"),
-    "a mean": (5, 5, True, {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
-    "a mean of many groups": (200, 200, True, {"m": sf.mean("x", lower=0, upper=1)}, "gaussian"),
-    "a limit": (12, 4, True, {"m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
-    "a median beside a mean": (5, 5, True, {"m": sf.mean("x", lower=0, upper=1),
-                                            "q": sf.quantiles("x", [0.5], lower=0, upper=1)}, "k_norm"),
-    "more ranks than are chosen together": (
-        1, 1, True, {"q": sf.quantiles("x", [i / 30 for i in range(1, 25)], lower=0, upper=1)}, "laplace"),
-    "private groups": (0, 2, False, {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}, "k_norm"),
-    "many private groups of a unit": (0, 60, False, {"n": sf.count()}, "gaussian"),
-}  # fmt: skip
-
-
-def test_errors_that_are_alike_are_called_so():
-    plan = sf.scan(TABLE, privacy_unit="id").agg(n=sf.count_units()).plan(epsilon=1)
-    (note,) = (note for note in plan.notes if "noise" in note)
-    assert note.endswith("are about as large as those with K-norm noise.")
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_what_auto_chooses_has_the_smallest_errors(name):
-    groups, most, public, aggregates, expected = CHOICES[name]
-    people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(groups)) if public else None)
-    asked = people.bound(groups=most, rows=1).agg(**aggregates)
-    plan = asked.plan(epsilon=1, delta=1e-6)
-    assert plan.noise.name == expected
-    assert ("times those with" in str(plan.explain())) == bool(plan.others)
-    # Errors of noises that are equal differ in the last digit.
-    assert all(share <= 1 + 2.0**-50 for _, share in plan.others)
-    if expected == "k_norm":
-        assert all(share < 1 for _, share in plan.others) and plan.others
-        assert "K-norm noise the errors of the outputs are about" in str(plan.explain())
-        assert plan.delta == (0 if public else F("1e-6"))
-    # Who asks for a selection of its own has other noise.
-    if not public:
-        assert asked.plan(epsilon=1, delta=1e-6, group_selection="laplace").noise.name == "laplace"
 
 
 def test_auto_spends_no_delta_on_public_groups():

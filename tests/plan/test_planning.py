@@ -1,16 +1,21 @@
-"""Plans that are remembered: of the same question with the same options, and of no other."""
+"""Plans that are remembered, what several of them claim, and what an explanation says of a unit."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import BudgetError
+from sfumato.budget import Loss
+from sfumato.budget.certified_loss import proved
+from sfumato.budget.epsilon_delta import ExactCost
+from sfumato.errors import RefusalError
 from sfumato.plan import planning
+from sfumato.plan.plan_description import Claim, describe
 
 
 def planned(keys=None, unit="id", **options):
@@ -81,7 +86,83 @@ def test_of_a_question_no_values_are_remembered(noise):
     assert held() is None
 
 
-def test_a_budget_that_buys_nothing_is_refused_each_time():
-    for _ in range(2):
-        with pytest.raises(BudgetError):
-            planned(delta=0)
+# What is claimed for several parts, and paid for them, is at least what is proved of all.
+
+ROWS = pa.table({"id": [1, 1, 2], "x": [1.0, 2.0, 3.0]})
+
+
+def claimed(epsilon, **options):
+    asked = sf.scan(ROWS, privacy_unit="id").bound(rows=2).agg(n=sf.count(), s=sf.sum("x", lower=0, upper=9))
+    return asked.plan(epsilon=epsilon, noise=options.pop("noise", "laplace"), **options)
+
+
+def test_parts_that_are_drawn_one_after_another_are_within_their_claim_together():
+    half = claimed("1/2")
+    claim = Claim(ExactCost(Fraction(1), Fraction(0)), [half])
+    claim.take([half])
+    claim.take([half])
+    with pytest.raises(RefusalError, match="together"):
+        claim.take([half])
+    with pytest.raises(RefusalError):
+        Claim(ExactCost(Fraction(1, 3), Fraction(0)), [half]).take([half])
+
+
+@pytest.mark.parametrize(
+    ("options", "less", "what"),
+    [
+        ({}, Loss(approximate=((Fraction(1, 2), Fraction(0), 2), (Fraction(1, 3), Fraction(0), 1))), None),
+        ({}, Loss(laplace=((Fraction(1, 3), 2),)), "a pure epsilon"),
+        ({"noise": "gaussian", "delta": "1e-6"}, Loss(gaussian=Fraction(1, 1000)), "a squared mu"),
+    ],
+)
+def test_less_than_is_proved_is_not_paid(options, less, what):
+    described = describe([claimed(1, **options)])
+    if what is None:
+        assert proved(described, less).epsilon <= 1
+        return
+    with pytest.raises(RefusalError, match=what):
+        proved(described, less)
+
+
+# Explanations.
+
+EXPLAINED = pa.table(
+    {
+        "id": [1, 1, 2],
+        "town": ["a", "b", "a"],
+        "x": [1.0, 2.0, None],
+        "w": [1.0, 2.0, 3.0],
+        "v": pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float64())),
+    }
+)
+SCAN = sf.scan(EXPLAINED, privacy_unit="id")
+WEIGHTS = {"weight": "w", "max_weight": 5}
+
+
+def told(table, **asked):
+    return table.agg(**asked).plan(epsilon=1).explain()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"n": sf.count_units()}, "Let each id count once."),
+        ({"n": sf.count_distinct("town", values=2)}, "Let each id count with at most 2 values of town."),
+        (
+            {"n": sf.count_units(), "s": sf.sum("x", lower=0, upper=9)},
+            "Let each id count once, and with its sum of x within bounds.",
+        ),
+        (
+            {"n": sf.histogram("x", [0, 1, 2], per="unit")},
+            "Let each id count divided over its rows by bins of x.",
+        ),
+        (
+            {"n": sf.histogram("x", [0, 1, 2], per="unit", **WEIGHTS)},
+            "Let each id count with the mean of its weights w, divided over its rows by bins of x.",
+        ),
+    ],
+)
+def test_a_limit_of_rows_is_told_only_where_rows_are_limited(asked, sentence):
+    explained = told(SCAN, **asked)
+    assert sentence in str(explained) and "clamp" not in str(explained)
+    assert not explained.to_dict()["limits"]["by_rows"]

@@ -1,4 +1,4 @@
-"""Rows that are kept are in memory of their own, whatever the type of the column."""
+"""Parts of queries: rows that are kept are in memory of their own, and options have the names of what they choose."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sfumato.measurements.correlated_noise import K_NORM
+from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.measurements.int128_array import int64_values
-from sfumato.query import sizes
+from sfumato.query import option_names, sizes
 from sfumato.query.arrow_columns import kept_batch, kept_rows
 
 pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
@@ -68,3 +70,11 @@ def test_integers_of_decimals(values: list[int]) -> None:
             int64_values(column)
     else:
         assert int64_values(column).tolist() == values
+
+
+def test_names_are_those_of_noises_and_rules():
+    assert tuple(KINDS) == option_names.SEPARATE_NOISES
+    assert (*KINDS, K_NORM.name) == option_names.NOISES
+    assert set(KINDS) <= set(option_names.SELECTIONS)  # a threshold is on the release's own noise
+    assert ("auto", *option_names.NOISES) == option_names.NOISE_CHOICES
+    assert ("auto", *option_names.SELECTIONS) == option_names.SELECTION_CHOICES

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError
+from sfumato.errors import ColumnError, EngineError, QueryError
 from sfumato.measurements import stratified_estimate
 from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace
-from sfumato.query.aggregates import stratified_proportion as strata
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations.stratified_design import StratifiedDesign
 
@@ -27,7 +26,6 @@ SAMPLE = pa.table(
     }
 )
 ROWS = sf.scan(SAMPLE, privacy_unit="id").bound(rows=1)
-YES = {"E": 300, "H": 50}
 TRUE = Fraction(4, 5) * Fraction(3, 4) + Fraction(1, 5) * Fraction(1, 4)
 OUTPUTS = ("p", "p_standard_error", "p_low", "p_high")
 
@@ -69,11 +67,6 @@ def test_all_strata_have_the_same_noise_whatever_matters(weight, noise):
     strata = [plan.scales[c] for c in plan.scales if c != "units"]
     assert len(strata) == 2 and len(set(strata)) == 1
     assert asked.release(epsilon=1, delta=1e-6, noise=noise).to_arrow().num_columns == 9
-
-
-def test_the_same_counts_serve_several():
-    both = ROWS.agg(p=share(), q=share(confidence="0.5"), w=share(population={"E": 500, "H": 900}))
-    assert both.plan(epsilon=1).scales == ROWS.agg(p=share()).plan(epsilon=1).scales
 
 
 @pytest.mark.parametrize(("noise", "k"), [("laplace", 16), ("gaussian", 16)])
@@ -124,16 +117,6 @@ def test_intervals_hold_the_population_as_often_as_they_say(law):
     assert missed(ProportionLimits(StratifiedDesign([300, 2000], [300, 2000]), RoundedNoise(None))) > 180
 
 
-@pytest.mark.parametrize(
-    "law", [Laplace(Fraction(7, 3)), Gaussian(Fraction(1, 2)), Gaussian(Fraction(9))], ids=str
-)
-def test_noise_of_a_step_is_noise_times_that_step(law):
-    one, fine = RoundedNoise(law), RoundedNoise(law, 0.25)
-    s = np.geomspace(1e-3, 0.4, 20)
-    assert fine.variance == pytest.approx(one.variance / 16)
-    assert fine.exponent(s * 4) == pytest.approx(one.exponent(s)) and fine.reach == one.reach * 4
-
-
 @pytest.mark.flakiness(k=100, because="noise of 1e-5 answers against 0.001")
 def test_a_respondent_with_several_rows_is_one():
     twice = pa.concat_tables([SAMPLE, SAMPLE, SAMPLE.slice(0, 100)])
@@ -147,27 +130,6 @@ def test_no_rows_and_rows_of_other_strata_are_no_error():
         found = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(p=share()).release(epsilon=10**6)
         row = found.to_arrow().to_pylist()[0]
         assert row["p"] == pytest.approx(0, abs=1e-5) and 0 <= row["p_low"] <= row["p_high"] < 0.1
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"asked": None}, "asked"),
-        ({"population": [1, 2]}, "population"),
-        ({"asked": {"E": 400}}, "strata of population"),
-        ({"population": {"E": 400}}, "strata of population"),
-        ({"asked": {"E": 400, "H": 1}}, r"asked\['H'\]"),
-        ({"asked": {"E": 4001, "H": 2}}, r"asked\['E'\]"),
-        ({"asked": {"E": 4.5, "H": 2}}, r"asked\['E'\]"),
-        ({"asked": {"E": 400, 1: 2}, "population": {"E": 400, 1: 2}}, "values"),
-        ({"asked": {None: 4}, "population": {None: 4}}, "values"),
-        ({"confidence": 1}, "confidence"),
-        ({"asked": dict.fromkeys(range(1001), 2), "population": dict.fromkeys(range(1001), 2)}, "1,000"),
-    ],
-)
-def test_what_cannot_be_is_refused(given, says):
-    with pytest.raises(ParameterError, match=says):
-        share(**given)
 
 
 def test_what_cannot_be_asked_of_a_table_is_refused_before_it_is_read():
@@ -192,25 +154,3 @@ def test_what_cannot_be_asked_of_a_table_is_refused_before_it_is_read():
         ROWS.agg(p=share(), p_low=sf.count())
     with pytest.raises(EngineError, match=r"sf\.proportion"):
         sf.stratified_proportion(ROWS, stratum="school", answer="award", population=POPULATION, epsilon=1)
-
-
-def test_it_says_what_is_not_read_from_rows():
-    asked = ROWS.agg(p=share())
-    assert "600 asked of 5,000" in " ".join(asked.plan(epsilon=1).notes)
-    assert asked.preview(epsilon=1, units=100).to_arrow().column_names[3:5] == ["p", "p_error"]
-    assert "stratified by school" in share().meaning({})
-
-
-@pytest.mark.flakiness(k=100, because="noise of 1e-5 answers against 0.001")
-def test_ratios_and_differences_of_proportions():
-    asked = ROWS.agg(p=share(), q=share(population={"E": 1000, "H": 1000}), d=sf.difference("p", "q"))
-    release = asked.release(epsilon=10**6)
-    assert release.to_arrow()["d"][0].as_py() == pytest.approx(float(TRUE) - 0.5, abs=1e-4)
-    assert release.errors()["d"][0].as_py() < 1e-3
-
-
-def test_limits_are_kept_for_the_next_release():
-    strata._limits.cache_clear()
-    asked = ROWS.agg(p=share())
-    asked.plan(epsilon=1)
-    assert strata._limits.cache_info().currsize == 0

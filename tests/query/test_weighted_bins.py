@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, ParameterError, QueryError
-from sfumato.guidance.simulated_groups import simulated_rows
 from sfumato.testing import assert_approx_equal
 
 N, inf = 600, float("inf")
@@ -67,14 +65,6 @@ def test_noise_is_that_of_one_number_of_the_largest_weight():
     unit = PEOPLE.agg(x=sf.histogram("age", EDGES, per="unit", **W)).plan(epsilon=1)
     assert {unit.scales[c.name] * c.step for c in unit.requirements.coordinates} == {4}
     assert set(few.requirements.estimates[0].coordinates) == {"age#1.bin0"}
-
-
-def test_the_same_bins_with_the_same_weights_are_measured_once():
-    both = PEOPLE.agg(x=sf.histogram("age", EDGES, **W), y=sf.histogram("age", EDGES, shares=True, **W))
-    assert len(both.plan(epsilon=1).requirements.coordinates) == 2
-    for other in ({}, K, {**W, "max_weight": 5}, {**W, "per": "unit"}):
-        apart = PEOPLE.agg(x=sf.histogram("age", EDGES, **W), y=sf.histogram("age", EDGES, **other))
-        assert len(apart.plan(epsilon=1).requirements.coordinates) == 4, other
 
 
 @pytest.mark.flakiness(k=14, because="fourteen tolerances that fail once in 10^16 releases")
@@ -139,66 +129,3 @@ def test_steps_are_finer_than_the_largest_weight_and_few_enough_for_the_noise(we
             assert whole or statistic.weights.most >= 8
             # No more noise than the largest weight asks for, but for a step.
             assert statistic.most_weight <= Fraction(most) * Fraction(9, 8)
-
-
-@pytest.mark.parametrize(
-    ("ask", "error", "says"),
-    [
-        (lambda **w: sf.histogram("age", EDGES, **w), QueryError, "histogram: max_weight is missing"),
-        (lambda **w: sf.value_counts("size", ["s"], **w), QueryError, "value_counts: max_weight is missing"),
-    ],
-)
-def test_what_is_missing_is_said(ask, error, says):
-    with pytest.raises(error, match=says):
-        ask(weight="w")
-    with pytest.raises(error, match="weight is missing"):
-        ask(max_weight=3)
-    with pytest.raises(error, match="must be a column's name"):
-        ask(weight=3, max_weight=3)
-    for most in (0, -1, "nan", float("inf"), 1e101, None.__class__):
-        with pytest.raises(ParameterError, match="max_weight"):
-            ask(weight="w", max_weight=most)
-
-
-def test_what_cannot_be_is_refused_before_anything_is_read():
-    weighted = sf.histogram("age", EDGES, **W)
-    with pytest.raises(ColumnError, match="by its weights"):
-        PEOPLE.agg(x=sf.histogram("age", EDGES, weight="size", max_weight=2))
-    with pytest.raises(ColumnError, match="nothing"):
-        PEOPLE.agg(x=sf.histogram("age", EDGES, weight="nothing", max_weight=2))
-    with pytest.raises(QueryError, match="shape of Laplace noise"):
-        PEOPLE.agg(n=sf.count(), x=weighted).plan(epsilon=1, noise="k_norm")
-    with pytest.raises(QueryError, match="rows is missing"):
-        sf.scan(DATA, privacy_unit="id").agg(x=weighted)
-    grouped = sf.scan(DATA, privacy_unit="id").group_by("group", keys=[0, 1])
-    with pytest.raises(QueryError, match="counts in part, which x"):
-        grouped.bound(groups=1, rows=1, beyond="scale").agg(x=weighted).plan(epsilon=1)
-    with pytest.raises(QueryError, match="with totals ask for"):
-        grouped.totals([]).bound(groups=1, rows=1).agg(x=weighted).plan(epsilon=1, delta=1e-6)
-    with pytest.raises(QueryError, match="cannot be added up over steps"):
-        sf.cumulative(weighted)
-    once = sf.histogram("age", EDGES, per="unit", **W)
-    assert sf.scan(DATA, privacy_unit="id").agg(x=once).plan(epsilon=1).scales
-
-
-@pytest.mark.noise_cannot_matter("whatever the noise, previews have all outputs")
-def test_a_preview_has_made_up_weights():
-    asked = PEOPLE.agg(x=sf.histogram("age", EDGES, **W), y=sf.value_counts("k", [1, 2], **K))
-    for rows in (1, 2):
-        made = simulated_rows(asked.query, 100, rows)
-        weights, ages, counts = (made.table[c].to_numpy() for c in ("w", "age", "k"))
-        assert 0 <= weights.min() < weights.max() <= 4 and 0 <= ages.min() < 18 < ages.max() <= 65
-        assert set(counts) == {0, 1, 2, 3}  # the weights are its own values, whose range is told
-    assert asked.preview(epsilon=[1], units=[100]).outputs == ["x_0_18", "x_18_65", "y_1", "y_2"]
-
-
-@pytest.mark.parametrize("edges", [[-inf, 0, inf], [0, inf], [-inf, inf], [-1.7e308, 1.7e308], [-inf, 5, 9]])
-def test_rows_are_made_up_between_edges_that_are_not_finite(edges):
-    made = simulated_rows(PEOPLE.agg(x=sf.histogram("age", edges)).query, 50, 1).table["age"].to_numpy()
-    assert np.isfinite(made).all() and (made >= edges[0]).all() and (made <= edges[-1]).all()
-    assert len(set(made)) == 50
-
-
-def test_pictures_name_the_weights():
-    asked = dict(PEOPLE.agg(x=sf.histogram("age", EDGES, **W)).query.aggregates)
-    assert asked["x"].meaning({}) == "numbers of rows by age, 2 bins, weighted by w up to 4"

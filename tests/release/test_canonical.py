@@ -7,8 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -176,14 +174,6 @@ def test_tables_are_told_apart_by_name_and_not_by_folder(tmp_path):
     assert one != two and "parquet" not in one.decode()
 
 
-def test_no_row_and_no_address_is_in_it():
-    joined = PEOPLE.join(REGIONS, on="Town").join(PEOPLE.per_unit(n="count(*)"), on="id")
-    assert "Secret Town" not in of_chain(averaged(joined)).decode()
-    told = sf.scan(ROWS, privacy_unit="id")._engine
-    told.titled("people")
-    assert json.loads(canonical_bytes(told.content()))["table"]["name"] == "people"
-
-
 def test_times_with_a_zone_are_of_the_zone_that_is_named(monkeypatch):
     zoned = pa.table({"id": [1], "stamp": pa.array([0], pa.timestamp("us", "UTC"))})
     forms = []
@@ -199,12 +189,6 @@ def test_rows_make_no_difference():
     assert of_chain(averaged(sf.scan(other, privacy_unit="id"))) == of_chain(averaged(PEOPLE))
 
 
-INLINE: dict[str, Callable[[pa.Table], Any]] = {
-    "Arrow": lambda rows: rows,
-    "pandas": lambda rows: rows.to_pandas(),
-    "Polars": pl.from_arrow,
-    "a relation": duckdb.from_arrow,
-}
 WITH_PUBLIC: dict[str, Callable[[sf.PublicTable], bytes]] = {
     "join": lambda public: of_chain(averaged(PEOPLE.join(public, on="Town"))),
     "filtered": lambda public: of_chain(averaged(PEOPLE.join(public.filter("n > 0"), on="Town"))),
@@ -234,32 +218,6 @@ def test_public_tables_in_memory_are_told_apart_by_what_they_say(use):
     )
     assert first == again == turned and len({first, other, fewer}) == 3
     assert "Secret Town" not in first.decode()
-
-
-@pytest.mark.parametrize("kind", INLINE)
-def test_public_tables_of_any_kind_of_source_are_told_apart(kind):
-    forms = [
-        of_chain(averaged(PEOPLE.join(sf.public(INLINE[kind](rows)), on="Town")))
-        for rows in (public_rows(), public_rows(-1), public_rows(n=5))
-    ]
-    assert forms[0] == forms[1] != forms[2]
-
-
-def test_public_tables_of_a_catalog_in_memory_are_told_apart():
-    def form(rows: pa.Table) -> bytes:
-        people = {"source": ROWS, "privacy_unit": "id"}
-        catalog = sf.catalog({"tables": {"people": people, "p": {"source": rows, "public": True}}})
-        return of_chain(averaged(catalog.table("people").join(catalog.public("p"), on="Town")))
-
-    assert form(public_rows()) == form(public_rows(-1)) != form(public_rows(n=5))
-
-
-def test_files_of_public_tables_are_not_read_for_it(tmp_path):
-    forms = []
-    for rows in (public_rows(), public_rows(n=5)):
-        pq.write_table(rows, tmp_path / "p.parquet")
-        forms.append(of_chain(averaged(PEOPLE.join(sf.public(tmp_path / "p.parquet"), on="Town"))))
-    assert forms[0] == forms[1]
 
 
 def test_groups_that_are_too_many_to_list():
@@ -314,12 +272,6 @@ def test_the_form_is_that_of_its_version():
         "diagnostics": None,
         "found": [],
     }
-
-
-def test_expressions_that_cannot_be_written_out_are_told_as_they_are():
-    derived = PEOPLE.with_columns(t="CASE WHEN age > 1 THEN s END").filter("t.x > 1")
-    found = json.loads(of_chain(averaged(derived)))
-    assert found["steps"][-1] == "t.x > 1" and found["where"] == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -15,9 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.certificate import certify
 from sfumato.certificate.__main__ import main
-from sfumato.certificate.certificate import checked, digest
 from sfumato.cli.main import app
 from sfumato.errors import EngineError
 from sfumato.exact.parameters import canonical_bytes
@@ -47,13 +46,6 @@ def several() -> Any:
     )
     text = f"SELECT a.g, a.n - b.n AS d FROM {inside.format(1)} AS a JOIN {inside.format(2)} AS b USING (g)"
     return sf.sql(text, tables={"people": ROWS})
-
-
-def survey() -> Any:
-    return sf.stratified_proportion(
-        {"town": ["Bonn"] * 20 + ["Ulm"] * 10, "bike": [True, True, False] * 10},
-        stratum="town", answer="bike", yes=True, population={"Bonn": 330, "Ulm": 128}, epsilon=2,
-    )  # fmt: skip
 
 
 # By kind: makes the release.
@@ -122,13 +114,6 @@ def test_all_that_is_drawn_is_described():
         assert len(parts) > 1 and release.plan.description in parts, kind
 
 
-def test_a_survey_says_what_was_drawn(tmp_path, capsys, one_file):
-    path = tmp_path / "survey.json"
-    path.write_text(json.dumps({"description": survey().description}))
-    code, said = answers(path, capsys, one_file)
-    assert code == 0 and said.startswith("Certified: epsilon 2, delta 0.") and "one answer differs" in said
-
-
 def test_a_release_on_beam_has_a_receipt_without_an_answer(tmp_path, capsys, one_file):
     pytest.importorskip("apache_beam")
     table = sf.scan(ROWS.schema, privacy_unit="id")
@@ -145,26 +130,6 @@ def test_a_release_on_beam_has_a_receipt_without_an_answer(tmp_path, capsys, one
         pq.write_table(ROWS, tmp_path / "rows.parquet")
         code, said = verify(path, tmp_path / "rows.parquet")
         assert code == 2 and "has no digest of a table" in " ".join(said.split())
-
-
-@pytest.mark.long
-def test_a_release_on_spark_has_one_too():
-    from tests.engines.conftest import spark_frame
-
-    asked = (
-        sf.scan(spark_frame(ROWS), privacy_unit="id").group_by("g").bound(groups=1, rows=1).agg(n=sf.count())
-    )
-    receipt = asked.release(**PRIVATE).receipt()
-    assert receipt.answer is None and receipt.certificate().epsilon == 2
-    assert Receipt.of_dict(json.loads(json.dumps(receipt.to_dict()))) == receipt
-
-
-def test_answers_of_a_service_have_them():
-    from sfumato.service.answer_formats import answer
-
-    made = answer(KINDS["groups"](), 0.95, False, False)
-    receipt = Receipt.of_dict(json.loads(json.dumps(made.about["receipt"])))
-    assert receipt.certificate().epsilon <= 2 and not checked(made.about["receipt"])[1]
 
 
 # What was changed is said.
@@ -245,65 +210,10 @@ def test_a_changed_receipt_verifies_no_table(plain_receipt, tmp_path):
     path.write_text(json.dumps(receipt))
     pq.write_table(pa.table({"n": [1]}), tmp_path / "answer.parquet")
     assert verify(path, tmp_path / "answer.parquet")[0] == 1
-
-
-def test_its_digest_is_that_of_the_package(plain_receipt):
-    receipt = json.loads(plain_receipt)
-    assert digest(receipt) == receipt["sha256"]
-    receipt["plan"]["ü\ud800"] = [1.5, None, True]
-    signed = {name: one for name, one in receipt.items() if name not in ("ledger", "sha256")}
-    assert digest(receipt) == sha256(canonical_bytes(signed)).hexdigest()
-
-
-def test_an_early_receipt_says_that_it_has_no_description(tmp_path, capsys, one_file):
-    release = KINDS["laplace"]()
-    receipt = release.receipt()
-    early = Receipt(receipt.spent, receipt.plan, receipt.answer)
-    assert early.to_dict()["receipt"] == 1 and "description" not in early.to_dict()
-    path = tmp_path / "receipt.json"
-    early.write(path)
-    assert Receipt.read(path) == early
-    code, said = answers(path, capsys, one_file)
-    assert code == 1 and "this receipt does not say what was drawn" in said
-    pq.write_table(release.to_arrow(), tmp_path / "answer.parquet")
-    code, said = verify(path, tmp_path / "answer.parquet")
-    assert code == 0 and "Certified: nothing; this receipt does not say what was drawn" in said
-
-
-@pytest.mark.parametrize(
-    "field, odd",
-    [
-        ("spent", None), ("spent", []), ("spent", {"epsilon": 1}), ("certified", 7), ("certified", {"epsilon": "NaN"}),
-        ("certified", {"epsilon": "1e999999999999", "delta": "0"}), ("unit", []), ("description", []), ("description", 3),
-        ("description", {"version": 1}), ("sha256", 3), ("plan", None), ("dummy", "x"), ("answer", None),
-    ],
-)  # fmt: skip
-def test_receipts_that_somebody_made_up_are_refused_in_words(
-    field, odd, plain_receipt, tmp_path, capsys, one_file
-):
-    receipt, path = json.loads(plain_receipt), tmp_path / "receipt.json"
-    receipt[field] = odd
-    path.write_text(json.dumps(receipt))
-    code, said = answers(path, capsys, one_file)
-    assert code == 1 and "Refused: " in said
-
-
-def test_what_is_certified_is_rounded_up():
-    receipt = KINDS["groups"]().receipt()
-    found = certify(receipt.description)
-    for name in ("epsilon", "delta"):
-        assert 0 <= Fraction(receipt.certified[name]) - getattr(found, name) <= getattr(found, name) / 10**5
-
-
-def test_the_command_line_writes_them(tmp_path, monkeypatch, capsys, one_file):
-    monkeypatch.chdir(tmp_path)
-    pq.write_table(ROWS, "people.parquet")
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
-        "max_groups_contributed = 1, max_rows_per_group = 1) g, COUNT(*) AS n FROM 'people.parquet' GROUP BY g"
+    sealed = KINDS["laplace"]()
+    made = sealed.receipt()
+    description = json.loads(json.dumps(made.description))
+    halved({"description": description})
+    assert made.verify(sealed.to_arrow()) and not replace(made, description=description).verify(
+        sealed.to_arrow()
     )
-    done = CliRunner().invoke(
-        app, ["sql", text, "-q", "-o", "a.csv", "--errors", "--receipt", "receipt.json"]
-    )
-    assert done.exit_code == 0, done.output
-    assert answers(Path("receipt.json"), capsys, one_file)[0] == 0 and verify("receipt.json", "a.csv")[0] == 0

@@ -1,11 +1,12 @@
-"""CSV in which no spreadsheet finds a formula: numbers stay numbers, and every text comes back as it was."""
+"""Releases as frames, columns and files: the same numbers everywhere, and no formula where a text is meant."""
 
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
-import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.display.formatting import guarded, unguarded
+from sfumato.errors import ColumnError, ParameterError
 from sfumato.release.release_files import with_formulas, without_formulas
-from sfumato.service.answer_formats import CSV, Answer, encoded
 
 pytestmark = pytest.mark.noise_cannot_matter("texts are compared, whatever the numbers are")
 
@@ -107,14 +108,6 @@ def test_a_release_is_written_without_formulas_and_read_back_as_it_was(
     assert not receipt.verify(tmp_path / "b.csv").ok
 
 
-def test_error_bars_beside_names_that_are_formulas(tmp_path: Path) -> None:
-    release = released(confidence=0.9)
-    release.to_arrow()
-    release.write(tmp_path / "a.csv", errors=True)
-    assert harmless((tmp_path / "a.csv").read_bytes().decode())[0][3:5] == ["'-s", "'-s_error"]
-    assert release.receipt(errors=True).verify(tmp_path / "a.csv").ok
-
-
 def test_a_file_of_an_older_version_agrees_as_well(tmp_path: Path) -> None:
     """It had no guard: a text that begins like a formula stood as it was."""
     rows = pa.table({"id": range(3), "k": ["=1+1", "-5", "Ulm"]})
@@ -126,31 +119,87 @@ def test_a_file_of_an_older_version_agrees_as_well(tmp_path: Path) -> None:
     assert release.receipt().verify(tmp_path / "old.csv").ok
 
 
-def test_the_service_writes_the_same() -> None:
-    table = pa.table({NAME: pa.array(TEXTS), "-n": [-3] * len(TEXTS), "b": [b"\xfb\xef\xbe"] * len(TEXTS)})
-    made = Answer(table, {"-n": pa.chunked_array([[1.5] * len(TEXTS)])}, (NAME,), {})
-    rows = harmless(encoded(made, CSV).decode())
-    assert rows[0] == [f"'{NAME}", "'-n", "'-n_error", "b"]
-    assert rows[1:] == [[guarded(text), "-3", "1.5", "'++++"] for text in TEXTS]
-    empty = Answer(table.slice(0, 0), {}, (NAME,), {})
-    assert encoded(empty, CSV).decode() == '"\'=HYPERLINK(""x"")","\'-n","b"\n'
+# Frames, rows and workbooks.
 
 
-def test_budget_export_is_guarded_by_the_same_function() -> None:
-    from sfumato.cli import ledger_command as budget
-
-    row = dict.fromkeys(budget._COLUMNS, "") | {
-        "what": "＝1+1",
-        "analyst": "'=1",
-        "epsilon": "1/3",
-        "entry": 3,
-    }
-    (_, cells) = harmless(budget._csv([row]))
-    assert cells[0] == "3" and "'＝1+1" in cells and "''=1" in cells and "1/3" in cells
+def looked_at(**options: Any) -> Any:
+    data = {"id": [1, 2, 3, 4], "town": ["A", "A", "B", None], "x": [1.0, 2.0, 3.0, 4.0]}
+    table = sf.scan(pa.table(data), privacy_unit="id").group_by("town", keys=["A", "B", None])
+    asked = table.bound(groups=1, rows=1).agg(n=sf.count(), x=sf.mean("x", lower=0, upper=5))
+    return asked.release(epsilon=1, **options)
 
 
-def test_json_is_as_it_was(tmp_path: Path) -> None:
-    release = released()
-    release.write(tmp_path / "a.json")
-    lines = (tmp_path / "a.json").read_bytes().splitlines()
-    assert sorted(json.loads(line)[NAME] for line in lines) == sorted(TEXTS)
+def test_columns_rows_and_length() -> None:
+    release = looked_at()
+    assert len(release) == 3 and list(release) == release.to_arrow().to_pylist()
+    assert release["n"] == [row["n"] for row in release] and set(release["town"]) == {"A", "B", None}
+    with pytest.raises(ColumnError, match="nn"):
+        release["nn"]
+    with pytest.raises(ParameterError, match="list\\(release\\)"):
+        release[0]
+
+
+def test_frames_have_error_bars_beside_numbers() -> None:
+    release = looked_at()
+    assert list(release.frame().columns) == ["town", "n", "x"]
+    frame = release.frame(errors=True, confidence=0.9)
+    assert list(frame.columns) == ["town", "n", "n_error", "x", "x_error"]
+    assert (
+        frame["n_error"].tolist() == release.errors(0.9)["n"].to_pylist()
+        and frame["n"].tolist() == release["n"]
+    )
+    own = looked_at(confidence=0.8)
+    assert own.frame(errors=True)["n_error"].tolist() == own.to_arrow()["n_error"].to_pylist()
+    with pytest.raises(ParameterError, match="errors"):
+        looked_at().frame(errors="yes")
+
+
+def read(path: Path) -> tuple[list[list[Any]], dict[str, Any], list[list[str]]]:
+    """The values of the first sheet, what the second says, and the types of the first's cells."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(path)
+    assert book.sheetnames == ["Release", "About"]
+    rows = [[cell.value for cell in row] for row in book["Release"].iter_rows()]
+    types = [[cell.data_type for cell in row] for row in book["Release"].iter_rows()]
+    return rows, dict(book["About"].iter_rows(values_only=True)), types
+
+
+def test_workbooks_have_bars_beside_numbers_and_say_what_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    release = looked_at()
+    release.write(tmp_path / "n.xlsx")
+    rows, about, _ = read(tmp_path / "n.xlsx")
+    frame = release.frame(errors=True)
+    assert rows[0] == ["town", "n", "n_error", "x", "x_error"]
+    numbers = frame.drop(columns="town").to_numpy().tolist()
+    for row, own in zip(rows[1:], numbers, strict=True):
+        assert row[1:] == pytest.approx(own, rel=1e-15)  # sixteen digits
+    assert (about["epsilon"], about["delta"], about["privacy unit"]) == ("1", "0", "id")
+    assert any("0 to 5" in str(said) for said in about.values()) and len(about["plan, SHA-256"]) == 64
+    assert "95%" in about["error bars"]
+
+
+def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    from sfumato.release import release_files
+
+    day, moment = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 13, 59, 59, 250_000)
+    columns = {
+        "whole": pa.array([2**53, 2**53 + 1, None]),
+        "real": pa.array([0.1, math.inf, math.nan]),
+        "decimal": pa.array([Decimal("0.10"), Decimal("12345678901234567890.1234567890"), None], pa.decimal128(38, 10)),
+        "day": pa.array([day, dt.date(1899, 12, 31), None]),
+        "moment": pa.array([moment, moment + dt.timedelta(microseconds=1), None], pa.timestamp("us")),
+        "zoned": pa.array([moment, None, None], pa.timestamp("us", tz="UTC")),
+        "true": pa.array([True, False, None]),
+        "long": pa.array(["x" * 40_000, "", None]),
+    }  # fmt: skip
+    release_files.write_workbook(tmp_path / "v.xlsx", pa.table(columns), [("a", "b")])
+    rows, _, _ = read(tmp_path / "v.xlsx")
+    found = dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
+    assert found["whole"] == (2**53, str(2**53 + 1), None) and found["real"] == (0.1, "inf", "nan")
+    assert found["decimal"] == (0.1, "12345678901234567890.1234567890", None)
+    assert found["day"] == (dt.datetime(2024, 2, 29), "1899-12-31", None)
+    assert found["moment"] == (moment, "2024-02-29 13:59:59.250001", None)
+    assert found["zoned"][0] == "2024-02-29 13:59:59.250000+00:00" and found["true"] == (True, False, None)
+    assert len(found["long"][0]) == 32_001 and found["long"][1] in ("", None)

@@ -53,12 +53,6 @@ def test_names_in_hints_are_escaped():
     assert any(r"m\x1b[1A\u202e" in one for one in said) and all(one.isprintable() for one in said)
 
 
-@pytest.mark.noise_cannot_matter("an error bar is at least as wide as the bounds there")
-def test_wide_error_bars_tell_nothing_of_bounds():
-    table = sf.scan(ROWS.slice(0, 4), privacy_unit="id").bound(groups=1, rows=1)
-    assert table.agg(m=sf.mean("x", lower=0, upper=60)).release(epsilon="1/100").hints == ()
-
-
 @pytest.mark.flakiness(
     k=13, because="each of 40 means is at its bound, within a bar of 95%, with a chance of 0.95"
 )
@@ -70,23 +64,3 @@ def test_means_at_a_bound_are_told(column, side):
     release = table.agg(m=sf.mean(column, lower=0, upper=20)).release(epsilon=1000)
     (said,) = release.hints
     assert said.startswith(f"m is {side} within its error bar in ") and said.count("of 40 groups") == 1
-
-
-@pytest.mark.noise_cannot_matter("nothing is looked at")
-def test_a_release_that_was_streamed_has_none(tmp_path):
-    release = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count()).release(epsilon=1)
-    release.write(tmp_path / "n.parquet")
-    assert release.hints == ()
-
-
-@pytest.mark.flakiness(
-    k=13, because="each of 40 means is at its bound, within a bar of 95%, with a chance of 0.95"
-)
-def test_after_sql():
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1000, delta=1e-6, privacy_unit_column=id, "
-        "max_rows_per_group=1) zone, AVG(low, contribution_bounds_per_row => (-5, 20)) AS m FROM t GROUP BY zone"
-    )
-    rows = ROWS.set_column(1, "zone", pa.array([f"Z{i % 40}" for i in range(2000)]))
-    (said,) = sf.sql(text, tables={"t": rows}).hints
-    assert "lower=-5 within its error bar" in said

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import date
@@ -16,7 +14,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.release.noisy_table import NoisyTable
 
 pytestmark = pytest.mark.noise_cannot_matter("no number of an answer is in the log")
 
@@ -98,53 +95,3 @@ def test_neighbours_have_the_same_log(caplog, tmp_path):
     kinds = {line.split(" ", 2)[2].split(":")[0].split(" in ")[0] for line in first}
     assert {"planned", "answered", "refused", "spent epsilon=0.1, delta=1e-07"} <= kinds
     assert sum("answered" in line for line in first) >= 8 and sum("refused" in line for line in first) == 5
-
-
-@pytest.mark.parametrize("planted", ["rows", "keys"])
-def test_a_log_of_rows_is_found(planted, monkeypatch, caplog, tmp_path):
-    drew = NoisyTable._drew
-
-    def telling(self: Any, rows: int | None) -> None:
-        drew(self, rows)
-        told = rows if planted == "rows" else self._engine.schema() and ROWS["town"][0].as_py()
-        logging.getLogger("sfumato.query").info("rows %s", told)
-
-    monkeypatch.setattr(NoisyTable, "_drew", telling)
-    more = pa.table({"id": list(range(500)), "town": ["A", "B"] * 250, "x": [1.0] * 500, "day": [None] * 500})
-    with pytest.raises(AssertionError):
-        one = logged(ROWS, caplog, tmp_path)
-        assert one == logged(pa.concat_tables([ROWS, more.cast(ROWS.schema)]), caplog, tmp_path)
-
-
-def test_a_handler_that_fails_takes_no_answer():
-    class Failing(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            raise ValueError("a full disk")
-
-    log, failing = logging.getLogger("sfumato"), Failing()
-    before = log.level
-    log.addHandler(failing)
-    log.setLevel(logging.INFO)
-    budget = sf.Budget(epsilon=1)
-    try:
-        question = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
-        made = question.release(epsilon="0.5", budget=budget)
-        assert made.to_arrow().num_rows == 1 and budget.spent == (0.5, 0.0)
-        assert made.to_arrow() == made.to_arrow()
-        with pytest.raises(sf.errors.ArgumentError):
-            question.release(eps=1)
-    finally:
-        log.removeHandler(failing)
-        log.setLevel(before)
-
-
-def test_silent_by_default():
-    script = (
-        "import pyarrow as pa, sfumato as sf\n"
-        "people = sf.scan(pa.table({'id': [1]}), privacy_unit='id').bound(rows=1)\n"
-        "people.agg(n=sf.count()).release(epsilon=1, budget=sf.Budget(1)).to_arrow()\n"
-        "try: people.agg()\n"
-        "except sf.errors.QueryError: pass\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout == ran.stderr == ""

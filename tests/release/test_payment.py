@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from fractions import Fraction
 
 import pyarrow as pa
@@ -79,13 +77,6 @@ def test_diagnostics_that_are_refused_cost_nothing():
     assert budget.remaining.epsilon == 2.0
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-@pytest.mark.parametrize("budget", [3, "3", (3, 0), object()])
-def test_what_is_no_budget_is_refused(budget):
-    with pytest.raises(ParameterError, match=r"sf\.Budget"):
-        towns().release(epsilon=1, budget=budget)
-
-
 @pytest.mark.noise_cannot_matter("nothing is shown")
 def test_a_release_that_fails_stays_paid(tmp_path):
     path = tmp_path / "rows.parquet"
@@ -99,13 +90,6 @@ def test_a_release_that_fails_stays_paid(tmp_path):
     with pytest.raises((EngineError, QueryError)):
         release.to_arrow()
     assert budget.remaining.epsilon == 0.0
-
-
-@pytest.mark.noise_cannot_matter("seeded")
-def test_noise_is_the_same_with_and_without_a_budget():
-    one = towns().release(epsilon=1, unsafe_words=SeededWords(7))
-    other = towns().release(epsilon=1, unsafe_words=SeededWords(7), budget=sf.Budget(1))
-    assert one.to_arrow().equals(other.to_arrow())
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")
@@ -142,35 +126,6 @@ def test_so_many_shares_fit_and_hardly_more(keys, times):
     with pytest.raises(BudgetError, match="share=.* is more than is left"):
         question.release(share=max(share, Fraction(1, 25)), budget=budget)
     assert len(budget.history) == times
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_noise_is_chosen_by_what_it_costs_the_budget():
-    """Twenty releases of five counts: K-norm noise by adding is off by 20.4, Gaussian noise in a filter by less."""
-    few, many = (
-        counted(PUBLIC).release(share=Fraction(1, n), budget=sf.Budget(3, "1e-6")).plan for n in (2, 20)
-    )
-    assert (few.noise.name, many.noise.name) == ("k_norm", "gaussian")
-    by_adding = counted(PUBLIC).plan(epsilon=Fraction(3, 20), noise="k_norm")
-    assert max(by_adding.deviations.values()) == pytest.approx(20.4, rel=0.01)
-    assert max(many.deviations.values()) < 12.5
-    fixed = counted(PUBLIC).release(share=Fraction(1, 20), budget=sf.Budget(3, "1e-6"), noise="k_norm").plan
-    assert fixed.noise.name == "k_norm"
-    assert max(fixed.deviations.values()) < max(by_adding.deviations.values()) * 1.001
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_different_questions_take_shares_by_the_same_sum():
-    budget = sf.Budget(3, "1e-6")
-    one = sf.scan(ROWS, privacy_unit="id").bound(rows=1)
-    asked = [
-        counted(PUBLIC), counted(PRIVATE), one.agg(m=sf.mean("x", lower=0, upper=5), n=sf.count()),
-        one.agg(q=sf.median("x", lower=0, upper=5)), one.agg(n=sf.count_units()),
-    ]  # fmt: skip
-    for question in asked * 2:
-        question.release(share="0.1", budget=budget)
-    assert budget.remaining.share < 0.05
-    assert len(budget.history) == 10
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")
@@ -237,24 +192,6 @@ def test_looks_take_their_part_of_a_share(budget, parts):
     assert len(budget.history) == paid
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
-def test_auto_share_divides_a_share():
-    """By adding, exactly: of a third of 3 a fifth at most is for looks, and the answer has the rest."""
-    budget = sf.Budget(3)
-    release = left_open()[0].release(
-        share="1/3", auto_share="1/5", budget=budget, unsafe_words=SeededWords(1)
-    )
-    *looks, answer = budget.history
-    spent = sum(look.epsilon for look in looks)
-    assert 0 < spent <= Fraction(1, 5) and answer.epsilon == release.plan.epsilon
-    assert Fraction(63, 64) * (1 - spent) < answer.epsilon <= 1 - spent and release.spent[0] <= 1
-    few, many = (
-        left_open()[1].release(share=f"1/{n}", budget=sf.Budget(3, "1e-6"), unsafe_words=SeededWords(1)).plan
-        for n in (1, 30)
-    )
-    assert few.noise.name != "gaussian" and many.noise.name == "gaussian"
-
-
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize(
     ("options", "error"),
@@ -274,37 +211,11 @@ def test_what_is_wrong_beside_a_share_is_said_before_a_look_is_paid(options, err
     assert budget.history == paid
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_without_delta_shares_are_of_epsilon():
-    budget = sf.Budget(3)
-    for _ in range(3):
-        assert towns().release(share="1/3", budget=budget).spent == (1.0, 0.0)
-    assert budget.remaining.share == 0.0
-    with pytest.raises(BudgetError):
-        towns().release(share="1/3", budget=sf.Budget(3), noise="gaussian")
-
-
 @pytest.fixture
 def said(caplog):
     """What is said of releases that nobody pays, from the first one on."""
     payment._say_once.cache_clear()
     return lambda: [record.message for record in caplog.records if record.name == "sfumato.budget"]
-
-
-@pytest.mark.noise_cannot_matter("nothing is looked at")
-def test_a_release_without_a_budget_says_so_once(said):
-    towns().release(epsilon=1, budget=sf.Budget(9))
-    towns().plan(epsilon=1)
-    with pytest.raises(BudgetError):
-        towns().release(epsilon=0)
-    assert said() == []
-    towns().release(epsilon=1)
-    (sentence,) = said()
-    assert sentence.startswith("This release is not charged to a budget") and "sf.Budget" in sentence
-    towns().release(epsilon=1)
-    towns().diagnose(epsilon=1)
-    sf.sql(SQL.format(1), tables={"visits": ROWS})
-    assert len(said()) == 1
 
 
 @pytest.mark.noise_cannot_matter("nothing is looked at")
@@ -321,17 +232,3 @@ def test_a_release_without_a_budget_says_so_once(said):
 def test_each_kind_of_release_without_a_budget_says_so(ask, said):
     ask()
     assert len(said()) == 1
-
-
-@pytest.mark.long
-def test_a_program_that_sets_up_no_log_sees_it_once_on_stderr():
-    script = (
-        "import pyarrow as pa, sfumato as sf\n"
-        "rows = sf.scan(pa.table({'id': [1], 'x': [1]}), privacy_unit='id').bound(rows=1).agg(n=sf.count())\n"
-        "for _ in range(3): rows.release(epsilon=1)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "" and done.stderr.count("This release is not charged to a budget") == 1
-    assert done.stderr.count("\n") == 1

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
+from sfumato.errors import EngineError, ParameterError
 from sfumato.noise import FixedWords
 from sfumato.release.answer_digest import Answer
 from sfumato.release.receipt import Receipt
@@ -39,18 +39,7 @@ ROWS = pa.table(
     }
 )  # fmt: skip
 PEOPLE = sf.scan(ROWS, privacy_unit="id")
-KEYS = [
-    ["town"],
-    ["day"],
-    ["time"],
-    ["zoned"],
-    ["dec"],
-    ["yes"],
-    ["age"],
-    ["real"],
-    ["town", "day", "yes"],
-    [],
-]
+KEYS = [["town"], ["time"], ["dec", "zoned"], ["real"], ["town", "day", "yes"], []]
 FORMATS = ("parquet", "csv", "json")
 # Public groups: what is released has the shape that tests need, whatever the noise is.
 TOWNS = PEOPLE.group_by("town", keys=["Ulm", "007", "", "NA"]).bound(groups=1, rows=1)
@@ -90,23 +79,6 @@ def test_an_answer_that_was_streamed(ending, tmp_path):
     assert release.to_arrow()["town"].to_pylist() == sorted(["Ulm", "007", "", "NA"])
 
 
-def test_an_arrow_file(tmp_path):
-    release, path = released(), tmp_path / "answer.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, release.to_arrow().schema) as writer:
-        writer.write_table(release.to_arrow())
-    assert release.receipt().verify(path).ok
-
-
-def test_lists(tmp_path):
-    release = PEOPLE.agg(v=sf.vector_sum("vector", length=2, bound=1)).release(epsilon=1)
-    receipt = release.receipt(confidence=0.9)
-    for ending in ("parquet", "json"):
-        release.write(tmp_path / f"v.{ending}")
-        assert receipt.verify(tmp_path / f"v.{ending}").ok
-    changed = pa.table({"v": pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))})
-    assert "values are others" in in_words(receipt, changed)
-
-
 def test_the_order_of_rows_and_columns_and_widths_do_not_matter():
     release = released()
     table = release.to_arrow()
@@ -128,12 +100,6 @@ def test_receipts_are_files(tmp_path):
     assert kept.ledger == entry and kept.sha256 == receipt.sha256
     with pytest.raises(ParameterError, match=r"receipt path .* ends in \.json$"):
         receipt.write(tmp_path / "receipt.txt")
-
-
-def test_a_receipt_has_the_documented_fields(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "receipts.md").read_text()
-    for name in released().receipt().to_dict():
-        assert f"| `{name}` |" in page, name
 
 
 # What is found, and said.
@@ -172,14 +138,6 @@ def test_cells_that_were_exchanged_between_rows():
     assert "values are others in 'm'" in in_words(release.receipt(), table)
 
 
-def test_rows_that_were_dropped_or_added():
-    release = released()
-    table, receipt = release.to_arrow(), release.receipt()
-    assert "its rows are 3, and 4 were released" in in_words(receipt, table.slice(1))
-    assert "its rows are 5" in in_words(receipt, pa.concat_tables([table, table.slice(3)]))
-    assert "values are others" in in_words(receipt, pa.concat_tables([table.slice(0, 2), table.slice(0, 2)]))
-
-
 def test_columns_that_were_renamed_dropped_or_added():
     release = released()
     table, receipt = release.to_arrow(), release.receipt()
@@ -190,15 +148,6 @@ def test_columns_that_were_renamed_dropped_or_added():
     assert "holds what is no int64" in in_words(receipt, swapped) or "values are others" in in_words(
         receipt, swapped
     )
-
-
-def test_another_release_and_another_question():
-    receipt = released().receipt()
-    assert "it may be another release" in in_words(
-        receipt, released(epsilon="0.01").to_arrow().take([1, 0, 3, 2])
-    )
-    other = PEOPLE.agg(n=sf.count_units()).release(epsilon=1)
-    assert "column 'town' was released, and is missing" in in_words(receipt, other.to_arrow())
 
 
 def test_error_bars_are_compared_or_refused(tmp_path):
@@ -233,24 +182,6 @@ def test_what_two_readers_could_take_for_two_things(tmp_path):
     assert "its rows are 0" in in_words(receipt, write(tmp_path / "a.json", ""))
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv", "json", "arrow"])
-def test_files_that_are_none(ending, tmp_path):
-    receipt = PEOPLE.agg(n=sf.count_units()).release(epsilon=1).receipt()
-    with pytest.raises(EngineError, match=r"cannot be read: No such file"):
-        receipt.verify(tmp_path / f"none.{ending}")
-    for content in (b"\xff\xfe\x00{", b"", b'[1, 2]\n{"n": 3'):
-        path = tmp_path / f"odd.{ending}"
-        path.write_bytes(content)
-        try:
-            assert not receipt.verify(path)
-        except EngineError as error:
-            assert "damaged, or another kind of file" in str(error)
-    with pytest.raises(ParameterError, match="ends in"):
-        receipt.verify(tmp_path / "answer.xlsx")
-    with pytest.raises(ParameterError, match="the path of a file, or an Arrow table"):
-        receipt.verify([1])
-
-
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = [leaf for key, one in inside for leaf in leaves(one, (*path, key))]
@@ -281,33 +212,19 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
                 sf.Receipt.read(path)
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
-def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path, every):
+def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
     """Whoever makes a receipt up can make its own digest fit; then it is one, or is refused in words.
 
-    In the first tier each place has every fourth of the odd values, each time others.
+    Each place has every fourth of the odd values, each time others.
     """
     from sfumato.exact.parameters import canonical_bytes
 
     release = released()
     whole, path = release.receipt(confidence=0.9).to_dict(), tmp_path / "receipt.json"
-    odd = (
-        "0",
-        "1/0",
-        "1e999999999",
-        7,
-        -1,
-        None,
-        [],
-        {"a": 1},
-        True,
-        1e300,
-        "9" * 5000,
-        "fixed_size_list<item: int64>[-1]",
-    )
+    odd = ("0", "1/0", "1e999999999", 7, -1, None, [], {"a": 1}, True, 1e300, "9" * 5000, "fixed_size_list<item: int64>[-1]")  # fmt: skip
     read = 0
     for number, place in enumerate(leaves(whole)):
-        for new in odd[number % every :: every]:
+        for new in odd[number % 4 :: 4]:
             made = with_leaf(whole, place, new)
             signed = {name: one for name, one in made.items() if name not in ("ledger", "sha256")}
             made["sha256"] = hashlib.sha256(canonical_bytes(signed)).hexdigest()
@@ -319,68 +236,27 @@ def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path, every):
             else:
                 read += 1
                 assert str(receipt.verify(release.to_arrow()))
-    assert read > 50 // every
+    assert read > 12
 
 
-@pytest.mark.parametrize(
-    "odd", ["x", 7, -1.5, None, [], {"a": 1}, True, "\x1b[2J", [["entry"]], {"entry": {}}]
-)
-@pytest.mark.parametrize("field", ["entry", "at", "dataset", "what", "analyst", "another", None])
-def test_entries_of_a_ledger_that_were_made_up_are_said(odd, field, tmp_path):
+def test_entries_of_a_ledger_that_were_made_up_are_said(tmp_path):
     """The ledger's entries are in no digest, so that anybody may write anything there."""
     release = released()
     whole, path = release.receipt().to_dict(), tmp_path / "receipt.json"
     entry = {"entry": 3, "at": "2026-11-27T05:00:00", "dataset": "visits", "what": "n", "analyst": "ann"}
-    whole["ledger"] = odd if field is None else [entry | {field: odd}]
-    path.write_text(json.dumps(whole))
-    try:
-        receipt = sf.Receipt.read(path)
-    except EngineError as error:
-        assert "is no receipt of sfumato, or was changed" in str(error)
-    else:
-        assert "\x1b" not in str(receipt.verify(release.to_arrow())) + receipt._repr_html_()
-
-
-@pytest.mark.parametrize(
-    "text, why",
-    [
-        ("", "it is not JSON"),
-        ("[" * 100_000, "it is not JSON"),
-        ("[]", "it does not say that it is one"),
-        ('{"a": 1}', "it does not say that it is one"),
-        ('{"receipt": 1, "receipt": 1}', "a name twice"),
-        ('{"receipt": 3}', "version 3"),
-        ('{"receipt": 2}', "too few fields"),
-        ('{"receipt": 1}', "too few fields"),
-    ],
-)
-def test_files_that_are_no_receipt(text, why, tmp_path):
-    with pytest.raises(EngineError, match=why):
-        sf.Receipt.read(write(tmp_path / "receipt.json", text))
-
-
-def test_a_receipt_that_is_not_there(tmp_path):
-    with pytest.raises(EngineError, match="cannot be read: No such file"):
-        sf.Receipt.read(tmp_path / "receipt.json")
+    odd = ("x", 7, -1.5, None, [], {"a": 1}, True, "\x1b[2J", [["entry"]], {"entry": {}})
+    made = [[entry | {field: one}] for field in (*entry, "another") for one in odd]
+    for ledger in [*odd, *made]:
+        path.write_text(json.dumps(whole | {"ledger": ledger}))
+        try:
+            receipt = sf.Receipt.read(path)
+        except EngineError as error:
+            assert "is no receipt of sfumato, or was changed" in str(error)
+        else:
+            assert "\x1b" not in str(receipt.verify(release.to_arrow())) + receipt._repr_html_()
 
 
 # Kinds of release.
-
-
-def test_what_is_computed_with_released_tables():
-    release = sf.sql(
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id) "
-        "town, COUNT(*) AS n FROM people GROUP BY town ORDER BY n DESC LIMIT 2",
-        tables={"people": ROWS},
-    )
-    receipt = release.receipt(confidence=0.9)
-    assert receipt.verify(release.to_arrow()).ok
-    assert (
-        receipt.plan["asks"] == "computed"
-        and len(receipt.plan["releases"]) == 1
-        and "ORDER BY" in receipt.plan["sql"]
-    )
-    assert [str(part) for part in receipt.spent] == ["1", "1/1000000"]
 
 
 def test_what_is_computed_otherwise_has_another_plan():
@@ -403,46 +279,11 @@ def test_what_is_computed_otherwise_has_another_plan():
     assert len(set(plans)) == len(plans)
 
 
-def test_the_largest_groups(tmp_path):
-    release = PEOPLE.top("town", k=2, keys=["Ulm", "NA", "007"]).release(epsilon=1)
-    receipt = release.receipt(confidence=0.9)
-    for ending in FORMATS:
-        release.write(tmp_path / f"top.{ending}", confidence=0.9)
-        assert receipt.verify(tmp_path / f"top.{ending}").ok
-    ranks = release.to_arrow().set_column(0, "rank", pa.array([2, 1], release.to_arrow()["rank"].type))
-    assert "values are others in 'rank'" in in_words(receipt, ranks)
-    bare = PEOPLE.top("town", k=2, keys=["Ulm", "NA", "007"]).release(epsilon=1, counts=False)
-    with pytest.raises(RefusalError):
-        bare.receipt(confidence=0.9)
-    assert bare.receipt().verify(bare.to_arrow()).ok
-
-
-def test_a_release_without_a_group():
-    release = PEOPLE.group_by("town").bound(groups=1, rows=1).agg(n=sf.count()).release(
-        epsilon=1, delta="1e-6", pre_threshold=10**6
-    )  # fmt: skip
-    assert release.receipt().verify(release.to_arrow()).ok
-
-
 def test_known_noise_is_said_and_agrees_with_nothing():
     asked = PEOPLE.agg(n=sf.count_units())
     release = asked.release(epsilon=1, unsafe_words=FixedWords(range(100)))
     text = in_words(release.receipt(), release.to_arrow())
     assert "agrees with the receipt" in text and "NOT PRIVATE: the noise came from a source for tests" in text
-
-
-def test_what_a_release_found_is_in_its_plan():
-    release = PEOPLE.bound(rows=1).agg(m=sf.mean("age", lower="auto", upper="auto")).release(epsilon=1)
-    receipt = release.receipt()
-    assert receipt.spent == release.plan.spent and len(receipt.plan["found"]) == len(release.found) > 0
-
-
-def test_taken_names_are_refused_before_anything_is_drawn():
-    asked = PEOPLE.bound(rows=1).agg(n=sf.count_units(), n_error=sf.count())
-    release = asked.release(epsilon=1)
-    with pytest.raises(QueryError, match="n_error"):
-        release.receipt(confidence=0.9)
-    assert not release.drawn
 
 
 # The digest is what docs/receipts.md says.
@@ -538,12 +379,3 @@ def test_the_digest_of_dates_by_hand():
     for text, column in told.items():
         line = f'["t","{text}"]\n'.encode()
         assert column_digest(pa.chunked_array([column])) == hashlib.sha256(line).hexdigest()
-
-
-def test_an_answer_with_the_last_day_of_a_calendar_has_a_receipt():
-    last = pa.array([datetime.datetime(9999, 12, 31)] * 300, pa.timestamp("us"))
-    visits = sf.scan(pa.table({"id": range(300), "until": last}), privacy_unit="id")
-    release = (
-        visits.group_by("until").bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=9, delta="1e-6")
-    )
-    assert release.receipt().verify(release.to_arrow()).ok

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import sfumato as sf
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import QueryError
 from sfumato.noise.noise_sums import Interval
 from sfumato.release import sampling_error
 
@@ -51,8 +51,9 @@ MEANS = (1e-6, 0.02, 0.5, 1, 3.7, 30, 900.5)
 SHARES = [(n, p) for n in (1, 2, 7, 60, 900) for p in (1e-6, 0.003, 0.1, 0.5, 0.77, 0.999, 1)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(
+    "tail", [0.05, *(pytest.param(tail, marks=pytest.mark.long) for tail in (0.2, 1e-3))]
+)
 def test_ends_fail_no_more_often_than_stated(tail):
     for mean in MEANS:
         for limits in (sampling_error.poisson, sampling_error.poisson_sum):
@@ -79,41 +80,6 @@ def test_ends_fail_no_more_often_than_stated(tail):
         half = sampling_error.bennett(np.array([mean]), tail)
         law = stats.poisson.pmf(k, mean)
         assert max(law[k - half > mean].sum(), law[k + half < mean].sum()) <= tail * (1 + 1e-9)
-
-
-def test_exact_tests_are_no_wider_than_they_must_be():
-    """Garwood's and Clopper and Pearson's ends reach the tail at the values that they are made of."""
-    low = sampling_error.poisson(exact(7), 0.025).low[0]
-    assert stats.poisson.sf(6, low) == pytest.approx(0.025, rel=1e-6)
-    ends = sampling_error.clopper_pearson(exact(7), exact(13), 0.025)
-    assert stats.binom.sf(6, 20, ends.low[0]) == pytest.approx(0.025, rel=1e-6)
-    assert stats.binom.cdf(7, 20, ends.high[0]) == pytest.approx(0.025, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        lambda counted, tail: sampling_error.poisson(counted, 3 * tail),
-        lambda counted, tail: Interval(sampling_error.poisson(counted, tail).low, sampling_error.poisson(exact(*counted.low - 1), tail).high),
-        lambda counted, tail: Interval(counted.low - 1.6 * np.sqrt(counted.low), counted.low + 1.6 * np.sqrt(counted.low)),
-    ],
-    ids=["three times the tail", "one too few", "the normal law"],
-)  # fmt: skip
-def test_planted_defects_of_counts_are_found(limits):
-    assert max(max(fails_of_poisson(limits, 0.05, mean)) for mean in MEANS) > 0.05 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        lambda ones, zeros, tail: sampling_error.clopper_pearson(ones, exact(*zeros.low - 1), tail),
-        lambda ones, zeros, tail: sampling_error.entropy(ones, zeros, 9 * tail),
-        lambda ones, zeros, tail: sampling_error.entropy(exact(*ones.low * 2), exact(*zeros.low * 2), tail),
-    ],
-    ids=["one zero too few", "nine times the tail", "twice as many"],
-)
-def test_planted_defects_of_shares_are_found(limits):
-    assert max(max(fails_of_shares(limits, 0.05, *case)) for case in SHARES) > 0.05 * (1 + 1e-9)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 50), st.floats(0, 50), st.sampled_from(TAILS))
@@ -199,26 +165,6 @@ def test_bars_hold_what_the_population_has(noise, size, beyond):
     assert max(missed(asked(rows, 400).release(epsilon=200), truth).values()) > 200
 
 
-@pytest.mark.long
-@pytest.mark.flakiness(k=13, because="a binomial tail of 1e-14 for each of seven outputs")
-def test_bars_hold_over_ten_thousand_samples():
-    rows, truth = samples(10_000, 50)
-    found = missed(asked(rows, 10_000).release(epsilon=4, delta=1e-6), truth, sampling=True)
-    assert max(found.values()) <= 2000 + 310, found
-
-
-@pytest.mark.noise_cannot_matter("bars are compared with bars of the same release")
-def test_they_are_wider_than_those_of_noise_alone():
-    rows, _ = samples(50, 20)
-    release = asked(rows, 50).release(epsilon=1)
-    alone, both = release.errors(), release.errors(sampling=True)
-    every = release.errors(sampling=True, simultaneous=True)
-    for name in ("n", "m", "s", "w", "p", "ones"):
-        assert np.all(both[name].to_numpy() >= alone[name].to_numpy()), name
-        assert np.all(every[name].to_numpy() >= both[name].to_numpy()), name
-    assert both["v"].null_count == 50 and both.schema.types == alone.schema.types
-
-
 @pytest.mark.noise_cannot_matter("only what is infinite or missing is looked at")
 def test_empty_groups_have_finite_bars_of_counts():
     rows = pa.table({"id": [1], "g": [0], "x": [1.0], "w": [1.0], "yes": [True]})
@@ -248,14 +194,6 @@ def test_what_is_no_sample_is_refused_before_anything_is_drawn(question, said):
     release = question.release(epsilon=1, noise="gaussian", delta="0.001")
     with pytest.raises(QueryError, match=said):
         release.errors(sampling=True)
-    assert not release.drawn
-
-
-@pytest.mark.noise_cannot_matter("it is refused before anything is drawn")
-def test_the_option_is_a_truth_value():
-    release = TABLE.bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1)
-    with pytest.raises(ParameterError, match="sampling"):
-        release.errors(sampling="yes")
     assert not release.drawn
 
 

@@ -37,12 +37,3 @@ def unknown(package: str, above: Path) -> list[str]:
 
 def test_every_type_is_known():
     assert unknown("sfumato", Path(sfumato.__file__).parent.parent) == []
-
-
-def test_a_type_that_is_not_stated_is_found(tmp_path):
-    (tmp_path / "drawn").mkdir()
-    (tmp_path / "drawn" / "py.typed").touch()
-    (tmp_path / "drawn" / "__init__.py").write_text(
-        "known: float = 1.0\nguessed = float('1')\n\ndef unsaid(x): return x\n"
-    )
-    assert sorted(unknown("drawn", tmp_path)) == ["drawn.guessed", "drawn.unsaid"]
