@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.time_trees import Toeplitz
 from sfumato.framework import SeriesDistance
@@ -136,6 +136,13 @@ def test_totals_are_those_of_their_own_series_in_order_of_time():
     for town in (None, "B"):
         own = sorted((r["day"], r["n"], r["total"]) for r in shown.to_pylist() if r["town"] == town)
         assert [n for _, n, _ in own] == [5, 4, 3, 2] and [t for _, _, t in own] == [5, 9, 12, 14]
+
+
+def test_steps_that_are_changed_on_their_way_are_refused():
+    series = weeks().query.series
+    assert series.order([pa.array(range(WEEKS))[::-1]]).tolist() == [list(range(WEEKS))[::-1]]
+    with pytest.raises(EngineError):
+        series.order([pa.array([*range(WEEKS - 1), 0])])
 
 
 # What is refused.

@@ -123,6 +123,13 @@ def test_the_split_is_where_no_other_is_better(noise):
         assert off(found | {name: 1.05 * found[name]}) > 1e-3  # a split that is off is seen
 
 
+def test_the_choice_of_noise_follows_weights():
+    # Of 24 groups a count has a smaller error with Gaussian noise, and a sum with K-norm noise.
+    asked = question(keys=range(24), groups=24, n=sf.count(), a=sf.sum("x", lower=0, upper=30))
+    chosen = [asked.weigh(n=n).plan(epsilon=1, delta=1e-6).noise.name for n in (1, 100)]
+    assert chosen == ["k_norm", "gaussian"]
+
+
 @pytest.mark.parametrize("missing", [False, True])
 def test_more_weight_is_no_larger_error_beside_squares_and_missing_values(missing):
     """The number of missing values has part in a mean's error, and costs nothing, whatever noise squares have."""

@@ -1,4 +1,4 @@
-"""Parts of queries: rows that are kept are in memory of their own, and options have the names of what they choose."""
+"""Statistics without noise, rows that are kept in memory of their own, and names of options."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import sfumato as sf
 from sfumato.measurements.correlated_noise import K_NORM
 from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.measurements.int128_array import int64_values
 from sfumato.query import option_names, sizes
 from sfumato.query.arrow_columns import kept_batch, kept_rows
+from sfumato.testing import noise_free
 
 pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
 NUMBER = 300
@@ -78,3 +80,27 @@ def test_names_are_those_of_noises_and_rules():
     assert set(KINDS) <= set(option_names.SELECTIONS)  # a threshold is on the release's own noise
     assert ("auto", *option_names.NOISES) == option_names.NOISE_CHOICES
     assert ("auto", *option_names.SELECTIONS) == option_names.SELECTION_CHOICES
+
+
+def test_statistics_are_those_of_numpy() -> None:
+    """Of rows of which some lack a value, without noise; bounds cut some values."""
+    chance = np.random.default_rng(1)
+    x, there = chance.uniform(-3, 9, 400), chance.random(400) < 0.8
+    rows = pa.table({"id": range(400), "x": pa.array(x, mask=~there), "yes": pa.array(x > 5, mask=~there)})
+    within = {"lower": -1, "upper": 6}
+    asked = {
+        "n": sf.count(), "known": sf.count("x"), "m": sf.mean("x", **within), "v": sf.variance("x", **within),
+        "d": sf.stddev("x", **within), "s": sf.sum("x", **within, per="row"), "u": sf.sum("x", **within),
+        "p": sf.proportion("yes"), "r": sf.ratio("s", "known"), "less": sf.difference("n", "known"),
+    }  # fmt: skip
+    with noise_free():
+        release = (
+            sf.scan(rows, privacy_unit="id").bound(rows=1).agg(**asked).release(epsilon=1, noise="laplace")
+        )
+        (found,) = release.to_arrow().to_pylist()
+    known = np.clip(x[there], -1, 6)
+    exact = {
+        "n": 400, "known": len(known), "m": known.mean(), "v": known.var(), "d": known.std(), "s": known.sum(),
+        "u": known.sum(), "p": (x[there] > 5).mean(), "r": known.mean(), "less": 400 - len(known),
+    }  # fmt: skip
+    assert found == pytest.approx(exact, abs=1e-4)

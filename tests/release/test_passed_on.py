@@ -136,7 +136,7 @@ def test_noise_for_tests_is_told_elsewhere_too() -> None:
 
 
 def test_what_is_kept_comes_back_to_the_last_bit():
-    odd = [0.1, -0.0, float("inf"), 5e-324, (1, [2, None, True]), "\u202e", b"\x00"]
+    odd = [0.1, 1 / 3, -0.0, float("inf"), 5e-324, (1, [2, None, True]), "\u202e", b"\x00"]
     array = np.array([[np.nan, -0.0], [1e308, 5e-324]])
     made = unpacked(packed({"odd": odd, "array": array, "none": array[:0]}))
     assert repr(made["odd"]) == repr(odd) and made["array"].tobytes() == array.tobytes()
