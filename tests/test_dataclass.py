@@ -130,14 +130,6 @@ def test_they_behave_as_those_of_python(made: str, base: str) -> None:
     assert behaviour(KINDS[made], KINDS[base]) == expected
 
 
-def test_a_mutable_default_is_refused() -> None:
-    with pytest.raises(ValueError, match="mutable"):
-
-        @dataclass
-        class Wrong:
-            x: list[int] = []  # noqa: RUF012 - what is tested
-
-
 def test_nothing_is_compiled_before_the_first_call() -> None:
     for made, compiled in ((dataclass, False), (dataclasses.dataclass, True)):
         kind = classes(made, made)["Derived"]

@@ -26,7 +26,7 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
-from sfumato.engines.duckdb import arrow_sources, connection, sources, text_files
+from sfumato.engines.duckdb import connection, sources, text_files
 from sfumato.engines.duckdb import source_reader as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -35,8 +35,7 @@ from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, in_own_words
 from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
-from sfumato.measurements import convert, laplace, stratified_estimate
-from sfumato.measurements.sparse_vector import AboveThreshold
+from sfumato.measurements import laplace, stratified_estimate
 from sfumato.noise import FixedWords, Laplace
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
@@ -149,12 +148,11 @@ def test_the_query_itself_quotes_rows():
         connection.sql(FAILING.replace("source_rows", "ROWS")).fetchall()
 
 
-@pytest.mark.parametrize("look", ["to_arrow", "errors", "write"])
+@pytest.mark.parametrize("look", ["to_arrow", "write"])
 def test_a_row_that_fails(look, failing, tmp_path):
     release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
     looks = {
         "to_arrow": release.to_arrow,
-        "errors": release.errors,
         "write": lambda: release.write(tmp_path / "o.csv"),
     }
     assert "DuckDB stopped" in str(refused(looks[look]))
@@ -235,11 +233,6 @@ def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
     return folder / "rows.csv"
 
 
-def interrupted_relation(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
-    monkeypatch.setattr(arrow_sources, "sanitized", lambda _: signal.raise_signal(signal.SIGINT))
-    return duckdb.from_arrow(ROWS)
-
-
 class InterruptedTable:
     """Rows that DuckDB asks for by calls of Python, one of which is interrupted."""
 
@@ -254,7 +247,7 @@ def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
     return ROWS
 
 
-INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_relation, interrupted_table]
+INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_table]
 
 
 SAID = "Invalid Input Error: {} the object registered as 'source_rows' failed: {}"
@@ -288,9 +281,7 @@ def test_an_interrupt_of_a_worker():
         assert list(chain(raised.value)) == [raised.value]
 
 
-@pytest.mark.parametrize(
-    "foreign", [KeyError, ValueError, TypeError, RuntimeError, MemoryError, AssertionError]
-)
+@pytest.mark.parametrize("foreign", [KeyError, MemoryError, AssertionError])
 def test_whatever_fails_on_the_way_to_the_noise(foreign, monkeypatch):
     def draw(*_: Any) -> None:
         raise foreign(MARK)
@@ -386,15 +377,9 @@ def labelled(tmp_path: Path) -> str:
 
 LABELS = {
     "sum": lambda t: t.agg(v=sf.sum("k", lower=0, upper=1)),
-    "mean of struct": lambda t: t.agg(v=sf.mean("s", lower=0, upper=1)),
     "number": lambda t: t.with_columns(z="k + 1"),
-    "function": lambda t: t.with_columns(z="sqrt(k)"),
-    "concatenation": lambda t: t.with_columns(z="l || 3"),
     "struct": lambda t: t.filter("s + 1 > 2"),
-    "map": lambda t: t.with_columns(z="sqrt(m)"),
     "group by list": lambda t: t.group_by("l"),
-    "group by struct": lambda t: t.group_by("s"),
-    "group by map": lambda t: t.group_by("m"),
     "derived": lambda t: t.with_columns(z="k").agg(v=sf.sum("z", lower=0, upper=1)),
 }
 
@@ -463,13 +448,9 @@ GIVEN = {
     "series": lambda: ROWS.to_pandas()["k"],
     "table": lambda: ROWS,
     "column": lambda: ROWS["k"],
-    "polars": lambda: polars.from_arrow(ROWS)["k"],
     "array": ROWS["k"].to_numpy,
     "list": lambda: [MARK],
     "mapping": lambda: {"k": MARK},
-    "set": lambda: {MARK},
-    "series of one": lambda: ROWS.to_pandas()["k"][:1],
-    "column of one in polars": lambda: polars.from_arrow(ROWS)["k"][:1],
     "array of one": lambda: numpy.array([MARK]),
     "record": lambda: numpy.array([(1, MARK)], dtype=[("id", int), ("k", "U20")])[0],
     "row": lambda: Row(1, MARK, {}),
@@ -508,105 +489,55 @@ PLACES = {
     "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
     "address of a service": lambda g: connect(g, "token"),
     "token": lambda g: connect("http://127.0.0.1:9", g if not isinstance(g, str) else f"{g}\n"),
-    "confidence far away": lambda g: connect("http://127.0.0.1:9", "token").sql("SELECT 1", confidence=g),
-    "sizes far away": lambda g: connect("http://127.0.0.1:9", "token").ask("SELECT 1", units=g),
-    "SQL far away": lambda g: connect("http://127.0.0.1:9", "token").sql(g if not isinstance(g, str) else 3),
-    "seconds": lambda g: connect("http://127.0.0.1:9", "token", seconds=g),
     "noise": lambda g: asked(noise=g),
-    "group selection": lambda g: asked(group_selection=g),
     "epsilon": lambda g: asked(epsilon=g),
     "delta": lambda g: asked(delta=g),
-    "per": lambda g: sf.sum("v", lower=0, upper=1, per=g),
     "lower": lambda g: sf.sum("v", lower=g, upper=1),
-    "lower beside auto": lambda g: sf.mean("v", lower=g, upper="auto"),
     "magnitudes": lambda g: sf.mean("v", lower=0, upper="auto", magnitudes=g),
-    "one of two magnitudes": lambda g: sf.mean("v", lower=0, upper="auto", magnitudes=(1, g)),
     "share for finding bounds": lambda g: sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(
         m=sf.mean("v", lower="auto", upper="auto")
     ).release(epsilon=1, auto_share=g),
     "rows of a unit in a join": lambda g: sf.scan(ROWS, privacy_unit="id").join(
         sf.scan(ROWS, privacy_unit="id"), on="id", unit_rows=g
     ),
-    "mean of a column": lambda g: counted().preview(epsilon=1, means={"v": g}),
     "column of a mean": lambda g: counted().preview(epsilon=1, means={g: 1} if isinstance(g, str) else g),
     "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
-    "epsilon of diagnostics": lambda g: counted().diagnose(epsilon=g),
     "share": lambda g: shared(share=g),
-    "share of a preview": lambda g: counted().preview(share=g, budget=sf.Budget(1, "1e-6")),
-    "budget of a preview": lambda g: counted().preview(share="0.1", budget=g),
     "delta beside a share": lambda g: shared(delta=g),
-    "noise beside a share": lambda g: shared(noise=g),
     "table of advice": lambda g: sf.advise(g, [counted()], epsilon=1),
     "questions of advice": lambda g: advised(questions=g),
     "a question of advice": lambda g: advised(questions=[g]),
-    "epsilon of advice": lambda g: advised(epsilon=g),
-    "delta of advice": lambda g: advised(delta=g),
-    "share of advice": lambda g: advised(share=g),
-    "weights of advice": lambda g: advised(weights=g),
     "a weight of advice": lambda g: advised(weights=[g]),
-    "budget of advice": lambda g: advised(budget=g),
-    "words of advice": lambda g: advised(unsafe_words=g),
     "budget of a release": lambda g: counted().release(epsilon=1, budget=g),
     "epsilon of a budget": sf.Budget,
-    "delta of a budget": lambda g: sf.Budget(1, g),
-    "composition": lambda g: sf.Budget(1, composition=g),
     "what is spent": lambda g: sf.Budget(1).spend(g),
-    "delta that is spent": lambda g: sf.Budget(1).spend("0.1", g),
     "loss": lambda g: sf.Budget(1).spend("0.1", loss=g),
-    "plan that is spent": lambda g: sf.Budget(1).spend("0.1", plan=[g]),
     "place of a ledger": sf.Ledger,
     "version of the data": lambda g: sf.Ledger("none.db").journal.declare("d", g),
-    "data of a version": lambda g: sf.Ledger("none.db").journal.declare(g, "1"),
     "entry to publish": sf.Ledger("none.db").journal.publish,
     "head of a journal": sf.Ledger("none.db").journal.verify,
     "dataset of a ledger": lambda g: sf.Ledger("none.db").create(g, 1),
-    "epsilon of a ledger's budget": lambda g: sf.Ledger("none.db").create("d", g),
-    "delta of a ledger's budget": lambda g: sf.Ledger("none.db").create("d", 1, g),
-    "composition of a ledger's budget": lambda g: sf.Ledger("none.db").create("d", 1, composition=g),
-    "period of a ledger's budget": lambda g: sf.Ledger("none.db").create("d", 1, period=g),
-    "whether to replace a ledger's budget": lambda g: sf.Ledger("none.db").create("d", 1, replace=g),
     "dataset of a grant": lambda g: sf.Ledger("none.db").grant(g, "ann", 1),
-    "analyst of a grant": lambda g: sf.Ledger("none.db").grant("d", g, 1),
-    "epsilon of a grant": lambda g: sf.Ledger("none.db").grant("d", "ann", g),
-    "delta of a grant": lambda g: sf.Ledger("none.db").grant("d", "ann", 1, g),
-    "composition of a grant": lambda g: sf.Ledger("none.db").grant("d", "ann", 1, composition=g),
-    "period of a grant": lambda g: sf.Ledger("none.db").grant("d", "ann", 1, period=g),
-    "dataset of a ledger that is asked": lambda g: sf.Ledger("none.db").budget(g),
     "dataset of a history": lambda g: sf.Ledger("none.db").history(g),
     "groups of an analysis": lambda g: counted().analyze(epsilon=1, groups=g),
-    "a limit of an analysis": lambda g: counted().analyze(epsilon=1, groups=[g]),
-    "rows of an analysis": lambda g: counted().analyze(epsilon=1, rows=g),
-    "rows in all groups of an analysis": lambda g: counted().analyze(epsilon=1, total_rows=g),
     "bounds of an analysis": lambda g: counted().analyze(epsilon=1, bounds=g),
     "ranks": lambda g: sf.quantiles("v", g, lower=0, upper=1),
-    "rank": lambda g: sf.quantiles("v", [g], lower=0, upper=1),
     "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),
     "path": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write(g),
-    "errors of a file": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write("o.csv", errors=g),
-    "errors of a receipt": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(errors=g),
     "receipt's confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(confidence=g),
-    "receipt's bars": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(simultaneous=g),
     "receipt's path": lambda g: receipt().write(g),
     "receipt that is read": sf.Receipt.read,
     "answer beside a receipt": lambda g: receipt().verify(3 if isinstance(g, pa.Table) else g),
     "rows that are made up": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(rows=g),
-    "units that are made up": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(units=g),
-    "seed of made-up rows": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(seed=g),
     "survey's noise": lambda g: surveyed(noise=g),
-    "survey's epsilon": lambda g: surveyed(epsilon=g),
     "sizes": lambda g: stratified_estimate([1, 1], g, [9, 9], 1),
     "law": Laplace,
-    "argument of a law": lambda g: Laplace(1).cdf([g]),
     "records": Mean(3, lower=0, upper=1),
     "edges": lambda g: Histogram(3, edges=g),
     "guesses": MECHANISM.average_bias_bound,
     "lattice": lambda g: to_lattice(g, 0.5),
     "fixed words": lambda g: FixedWords([g]),
-    "words of a law": lambda g: Laplace(1).rounded(3, words=g),
-    "kind": AtomDomain,
     "domain": lambda g: Odometer(3, g, AbsoluteDistance(), PureDP(), 1),
-    "measure": lambda g: Odometer(3, AtomDomain(int), AbsoluteDistance(), g, 1),
-    "measure to convert to": lambda g: convert(laplace(2), g),
     "metric": lambda g: clamp(0, 1, metric=g),
     "rule": lambda g: per_partition_k(3, 3, rule=g),
     "confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(g),
@@ -617,15 +548,9 @@ PLACES = {
     "bound": lambda g: sf.scan(ROWS, privacy_unit="id").bound(groups=g),
     "aggregate": lambda g: sf.scan(ROWS, privacy_unit="id").agg(n=g),
     "column": lambda g: sf.sum(g if not isinstance(g, str) else 3, lower=0, upper=1),
-    "column with bounds": lambda g: sf.sum(g, lower=1, upper=0),
     "sql": lambda g: sf.sql(g if not isinstance(g, str) else 3),
     "budget": lambda g: Odometer(1, AtomDomain(int), AbsoluteDistance(), PureDP(), g),
-    "threshold": lambda g: AboveThreshold(2, g),
-    "value": lambda g: AboveThreshold(2, 1).ask(g),
     "data": laplace(2),
-    "data of an odometer": lambda g: Odometer(
-        g, AtomDomain(int), AbsoluteDistance(), PureDP(), 1
-    ).ask(laplace(2)),
 }  # fmt: skip
 
 
@@ -677,15 +602,10 @@ def damaged() -> pa.Table:
 
 
 TABLES = {
-    "lazy": lambda: polars.LazyFrame({"s": [MARK, "b"], "a": ["x", "y"]}).with_columns(
-        polars.col("s").cast(polars.Int64)
-    ),
     "bytes": damaged,
     "function": lambda: polars.LazyFrame({"s": [MARK], "a": ["x"]}).select(
         "a", polars.col("s").map_elements(stopping, return_dtype=polars.String)
     ),
-    "another column": lambda: {"s": [MARK, "b"] * 9, "a": ["x"] * 18},
-    "lists": lambda: {"s": [[MARK]] * 4, "a": ["x"] * 4},
     "odd": lambda: {"s": [Careless(), Careless()], "a": [MARK] * 2},
 }
 

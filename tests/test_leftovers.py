@@ -70,12 +70,6 @@ def test_each_leftover_is_told_and_charged_to_the_test_that_leaves_it(run):
         assert f"  {name}" in found[i]
 
 
-def test_a_module_that_changes_a_setting_when_it_is_imported_is_not_run(run):
-    result = run("mpmath.mp.dps = 60\n" + LOCAL)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*ERROR collecting*", "  mpmath.mp.prec: 53 -> 203"])
-
-
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one process", "two"])
 def test_temporary_files_end_with_the_run(pytester, run, monkeypatch, processes):
     outside = pytester.mkdir("temporary")

@@ -194,17 +194,6 @@ def _rooms() -> set[str]:
 # Attributes that are not there.
 
 
-@pytest.mark.parametrize("name", ["sf", "people", "question", "release", "budget"])
-def test_python_asks_as_ever(name: str) -> None:
-    thing = names()[name]
-    for odd in ("__dataframe__", "_repr_odd_", "__odd__"):
-        with pytest.raises(AttributeError) as raised:
-            getattr(thing, odd)
-        assert not isinstance(raised.value, SfumatoError)
-    assert not hasattr(thing, "nowhere") and getattr(thing, "nowhere", 3) == 3
-    assert "nowhere" not in dir(thing)
-
-
 @pytest.mark.parametrize(
     "odd", ["", " ", "a b", "é" * 5, "x" * 10**6, "\x1b[31m", "\ud800", "\n" * 9, "💥", "\0"]
 )

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -140,25 +139,6 @@ def test_no_circle_of_imports() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" is imported by ".join(error.args[1]))
-
-
-def test_names_that_are_loaded_late_are_those_of_type_checkers() -> None:
-    """Of the module that a type checker sees, and no module of the package may take the name's place."""
-    seen = {}
-    for path in FACES:
-        for block in ast.parse(path.read_text()).body:
-            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
-                for node in block.body:
-                    assert isinstance(node, ast.ImportFrom)
-                    seen |= {f"{module(path)}.{a.name}": node.module for a in node.names}
-    packages_of = {name.rpartition(".")[0] for name in homes()}
-    late = {name: home for name, home in seen.items() if name.rpartition(".")[0] in packages_of}
-    assert len(late) > 50 and late == homes()
-    for name, home in late.items():
-        package, _, short = name.rpartition(".")
-        assert not (PACKAGE.parent / Path(*name.split("."))).with_suffix(".py").exists(), name
-        assert not (PACKAGE.parent / Path(*name.split(".")) / "__init__.py").exists(), name
-        assert getattr(import_module(package), short) is getattr(import_module(home), short)
 
 
 def test_no_circle_of_rooms() -> None:

@@ -247,12 +247,3 @@ def test_so_it_is_for_generated_questions(tries):
         generated(tries)
     assert len(watched.ran) > 60 and not watched.unexplained
     assert not watched.excluded
-
-
-def test_a_module_that_is_left_out_would_be_found(monkeypatch):
-    watched = Watched()
-    with watched():
-        question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, delta=1e-3).to_arrow()
-    monkeypatch.delitem(BASE, "measurements/group_selection.py")
-    monkeypatch.delitem(BASE, "engines/duckdb/contribution_limits.py")
-    assert set(watched.unexplained) >= {"measurements/group_selection.py"}

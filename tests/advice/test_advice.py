@@ -212,26 +212,6 @@ def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
         sf.advise(table, asked, **given)
 
 
-@SEEDED
-def test_tables_that_are_made_of_one_table_are_asked_together(people):
-    """Joined rows belong to the units of each of them; a table that is made twice is the same one."""
-    ages = sf.scan(pa.table({"id": range(5_000), "age": range(5_000)}), privacy_unit="id")
-    joined, again = people.join(ages, on="id"), people.join(ages, on="id")
-    assert joined._engine is again._engine is not people.join(ages, on="id", how="left")._engine
-    asked = [
-        joined.filter("age < 50").agg(people=sf.count_units()),
-        again.filter("age < 50").agg(people=sf.count_units()),
-        people.per_unit(bought="count(*)").bound(rows=1).agg(n=sf.count()),
-        ages.agg(people=sf.count_units()),
-    ]
-    found = sf.advise(joined, asked, epsilon=2, unsafe_words=SeededWords(3))
-    assert found.spent + sum(one.epsilon for one in found.questions.values()) == 2
-    assert any("is the same as" in note for note in found.notes)
-    # Of what has nothing in common with a table it is not known whose rows they are.
-    with pytest.raises(QueryError, match="asked of another table"):
-        sf.advise(people, asked, epsilon=2)
-
-
 @pytest.mark.long
 @pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and what it costs")
 @pytest.mark.parametrize(

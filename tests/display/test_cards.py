@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -79,11 +78,6 @@ def drawn() -> Any:
     return made(question().release(epsilon="1/3"))
 
 
-def top() -> Any:
-    release = table().top(2, by=[NAME], keys=[HOSTILE, "B", "C"])
-    return release
-
-
 def computed() -> Any:
     text = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1)"
@@ -140,23 +134,17 @@ def far() -> Any:
 THINGS: dict[str, Callable[[], Any]] = {
     "ledger": ledger,
     "budget of a ledger": lambda: ledger().budget(NAME, "ann"),
-    "ledger that is not there": lambda: sf.Ledger(f"{tempfile.mkdtemp()}/budget.db"),
     "catalog": catalog,
-    "table of a catalog": lambda: catalog().table(NAME),
     "stratified proportion": stratified,
     "release from far away": far,
     "closeness": lambda: closeness([1, 2, 3, 4, 5, 6] * 20, {face: 1 / 6 for face in range(1, 7)}),
     "table": table,
     "public table": lambda: sf.public(pa.table({NAME: [1]})).filter("true"),
     "question": question,
-    "largest groups": lambda: table().top(NAME, k=2, keys=[HOSTILE, "B", "C"]),
     "largest groups, released": lambda: made(table().top(NAME, k=2, keys=[HOSTILE, "B"]).release(epsilon=1)),
-    "their explanation": lambda: table().top(NAME, k=2, keys=["B", "C"]).release(epsilon=1).explain(),
     "plan": lambda: question().plan(epsilon="1/3"),
-    "explanation": lambda: question().plan(epsilon="1/3").explain(),
     "release before it is drawn": lambda: question().release(epsilon="1/3"),
     "release": drawn,
-    "release of one number": lambda: table().agg(n=sf.count_units()).release(epsilon=1),
     "release after SQL": computed,
     "preview": lambda: question().preview(epsilon="1/3", units=10),
     "budget": budget,
@@ -196,16 +184,6 @@ def told(thing: Any) -> list[tuple[str, Any]]:
                 numbers = value.values() if isinstance(value, Mapping) else [value]
                 found += [(name, one) for one in numbers if type(one) is not Fraction]
     return found
-
-
-def annotations(cls: type) -> list[Any]:
-    if dataclasses.is_dataclass(cls):
-        return [
-            field.type
-            for field in dataclasses.fields(cls)
-            if field.repr and "Callable" not in str(field.type)
-        ]
-    return list(inspect.get_annotations(cls).values()) if issubclass(cls, tuple) else []
 
 
 @pytest.mark.parametrize(
@@ -261,13 +239,6 @@ def test_a_release_shows_the_numbers_that_were_drawn_with_their_bars() -> None:
     assert {f"{first:,}", f"{second:,}"} == {row[1].split(" ± ")[0] for row in rows.values()}
     assert all(" ± " in row[1] and " ± " in row[2] for row in rows.values())
     assert release._repr_html_() == release._repr_html_()
-
-
-def test_a_release_that_was_streamed_is_not_read_back(tmp_path: Any) -> None:
-    release = question().release(epsilon=1)
-    release.write(tmp_path / "n.parquet")
-    (tmp_path / "n.parquet").unlink()
-    assert "to_pandas() reads back" in release._repr_html_()
 
 
 def test_exact_numbers_are_short_and_say_where_they_are_not_exact() -> None:

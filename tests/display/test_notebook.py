@@ -112,37 +112,3 @@ def test_a_browser_shows_it(cells: list[Any], wide: int, style: str, tmp_path: P
         from PIL import Image
 
         Image.open(tmp_path / "kept.png").convert("RGB").quantize(64).save(PICTURE, optimize=True)
-
-
-LONG = """
-import time, pyarrow as pa, sfumato as sf
-from sfumato.display import progress
-release = sf.scan(pa.table({"id": [1]}), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1)
-whole = type(release._engine).statistics
-def slow(self, *given):
-    time.sleep(1.5)
-    return whole(self, *given)
-type(release._engine).statistics = slow
-type(release._engine).progress = lambda self: 0.42
-seen, bar = [], progress.progress_bar
-def kept(*given):
-    seen.append(bar(*given))
-    return seen[-1]
-progress.progress_bar = kept
-release["n"]
-print(len(seen), seen[-1])
-"""
-
-
-def test_long_work_has_a_bar_that_goes_with_it(tmp_path: Path) -> None:
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(LONG)])
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    outputs = notebook.cells[0].outputs
-    (said,) = [
-        output.text for output in outputs if output.output_type == "stream" and output.name == "stdout"
-    ]
-    assert int(said.split()[0]) >= 2 and "<progress" in said and "42%" in said
-    (shown,) = [output.data for output in outputs if output.output_type == "display_data"]
-    assert shown["text/html"] == ""  # once it is done

@@ -5,32 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 from .pages import PROMPT, Entry, entries, reference, shown
-from .raised import raised
 
 PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
 # named here.
 INSIDE = {"names"}  # for other rooms alone
 DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "require", "shown", "with_article")}
-GIVES = re.compile(r"(Return|Yield|Whether)\b")  # the first word, where the first line says what comes back
-ERROR = re.compile(r"\b\w+(?:Error|Raised|Warning)\b")
-# Errors that lines below a callable raise, and that it cannot give.
-NEVER = {
-    "measurements.select_groups": ("BudgetError",),  # losses of rules, and their sums, are admissible
-    "measurements.PrivacyLoss.total": ("BudgetError",),
-    "Receipt.read": ("ValueError",),  # it says so in its own words
-    # Maps of measurements that were checked when these were made.
-    "framework.postprocess": ("ParameterError",),
-    "snapping.Histogram.measurement": ("ParameterError",),
-    "audit.HistogramMethod.data": ("ParameterError",),  # checked when it was made
-}
 # Pages of mathematics, and what has no source there: plain data, sets that are what they are called, and words for tests.
 SOURCED = (
     "statistics.md",
@@ -145,34 +131,6 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
 def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
     having = examples(pages)
     assert not {entry.name: found for entry in shown(pages.values()) if (found := lacking(entry, having))}
-
-
-def told_errors(docstring: str) -> set[str]:
-    return set(ERROR.findall(" ".join(reference.sections(docstring).get("Raises", []))))
-
-
-def silent(entry: Entry) -> list[str]:
-    """Return what a docstring does not say: what comes back, which errors are raised."""
-    docstring = reference.documented(entry.value, entry.owner)
-    if isinstance(entry.value, type) and ("Made by" in docstring or reference.undescribed(entry.value)):
-        return []  # something else makes it
-    told = told_errors(docstring)
-    errors = [
-        kind.__name__
-        for kind in sorted(raised(entry.value, entry.owner), key=lambda kind: kind.__name__)
-        if kind.__name__ not in NEVER.get(entry.name.removeprefix("sfumato."), ())
-        and not told & {above.__name__ for above in kind.__mro__ if above not in (Exception, BaseException)}
-    ]
-    if isinstance(entry.value, type):
-        return errors
-    nothing = inspect.signature(entry.value).return_annotation in ("None", None, "NoReturn", "Never")
-    said = GIVES.match(docstring) or {"Returns", "Yields"} & set(reference.sections(docstring))
-    return [*([] if nothing or said else ["what comes back"]), *errors]
-
-
-@pytest.mark.long  # it imports Beam and all else
-def test_whoever_calls_it_finds_what_comes_back_and_which_errors(pages: dict[str, str]) -> None:
-    assert not {entry.name: found for entry in shown(pages.values()) if (found := silent(entry))}
 
 
 def without_source(pages: dict[str, str]) -> set[str]:

@@ -64,7 +64,7 @@ FAULTS = [
     Fault("the exact variance of an analysis is around the middle of its bounds", "guidance/analysis.py",
           "- mean**2, 0.0)", "- 0 * mean, 0.0)", f"{ANALYSIS}::test_of_units_in_part_the_bias_is_the_engines_own"),
     Fault("expected quantiles are one rank further", "guidance/quantile_errors.py",
-          'at = np.searchsorted(before[1:], wanted, side="left")', 'at = np.searchsorted(before[1:], wanted, side="left") + 1', "tests/engines/test_analysis_of_choices.py::test_quantiles_of_limited_rows_are_those_of_all_choices"),
+          'at = np.searchsorted(before[1:], wanted, side="left")', 'at = np.searchsorted(before[1:], wanted, side="left") + 1', "tests/engines/test_analysis_of_choices.py::test_quantile_of_passes_over_what_counts_nothing"),
     Fault("errors of outputs are compared without their weights", "plan/noise_error.py",
           'own = {name: float(known.get(name or "", least)) for name in one}', "own = {name: 1.0 for name in one}", "tests/plan/test_weights.py::test_the_choice_of_noise_follows_weights"),
     Fault("a sum's expected error forgets its centre", "plan/noise_error.py",

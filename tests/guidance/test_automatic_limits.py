@@ -108,28 +108,6 @@ def test_a_catalog_has_the_last_word(tmp_path):
     assert found.value == {"groups": 2, "rows": 2}
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises")
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [(1, "a")],
-        [(None, "a")] * 5,
-        [(1, "a")] * 300_000,
-        [(1, f"t{i}") for i in range(20_000)],
-        [(i, None) for i in range(100)],
-    ],
-    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL"],
-)
-@pytest.mark.parametrize("keys", [None, [None, "a"]], ids=["private", "public"])
-def test_rows_raise_nothing(rows, keys):
-    ids, products = zip(*rows, strict=True) if rows else ((), ())
-    table = pa.table({"id": pa.array(ids, pa.int64()), "product": pa.array(products, pa.string())})
-    options = {"epsilon": 0.1, "delta": "1e-6"} if keys is None else {"epsilon": 0.1}
-    (found,) = asked(table, keys=keys).release(**options).found
-    assert all(1 <= limit <= LIMITS[-1] for limit in found.value.values())
-
-
 def known(groups, rows=None):
     """Contributions without noise: how many units are in how many groups."""
 

@@ -215,25 +215,3 @@ def test_it_is_the_same_each_time_and_reads_nothing(monkeypatch):
 def test_what_is_refused(given, error):
     with pytest.raises(error):
         question(NUMBERS).preview(**given)
-
-
-def test_a_share_has_the_preview_of_its_release_and_takes_nothing():
-    question = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-    budget = sf.Budget(epsilon=3, delta="1e-6")
-    found = question.preview(share="1/12", budget=budget, units=100)
-    assert budget.remaining.share == 1
-    plan = question.release(share="1/12", budget=budget).plan
-    same = question.preview(epsilon=plan.epsilon, delta=plan.delta, noise=plan.noise.name, units=100)
-    assert found.table.equals(same.table)
-    fourth = question.preview(share="1/4", budget=budget, units=100)
-    assert fourth.table["n_error"][0].as_py() < found.table["n_error"][0].as_py() / 2
-    for given, message in (
-        ({"share": "1/12"}, "left out where there is no budget="),
-        ({"share": "1/12", "budget": budget, "epsilon": 1}, "left out beside epsilon and delta"),
-        ({"share": "1/12", "budget": budget, "delta": "1e-9"}, "left out beside epsilon and delta"),
-        ({"share": "1/12", "budget": 1}, "must be a Budget"),
-        ({"share": 1, "budget": budget}, "is more than is left"),
-        ({}, "epsilon is left out"),
-    ):
-        with pytest.raises((BudgetError, ParameterError), match=message):
-            question.preview(**given)

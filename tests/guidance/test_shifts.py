@@ -186,8 +186,6 @@ SHORT, LONG = lengths(V, 1.5)
 SUMS = np.stack([of_homes(V[:, i]) for i in range(3)], axis=1)
 SHORT_SUMS, LONG_SUMS = lengths(SUMS, 4)
 BOUNDS = {"a": (0, 12), "b": (0, 8)}
-SIZES_OF = {"asked": {"a": 10, "b": 20, "d": 30}, "population": {"a": 100, "b": 100, "d": 900}}
-FACTORS = np.select([CODES == "a", CODES == "b", CODES == "d"], [10, 5, 30], 0) * YES
 
 STATISTICS = {
     "rows with a value": (sf.count("a"), part((KEPT[A_HERE].sum(), A_HERE.sum()))),
@@ -328,34 +326,6 @@ def test_distinct_values_have_the_shift_of_a_larger_limit(all_rows):
     exact = (alone + min(50, 2 * 600 - alone)) / len(np.unique(words)) - 1
     assert found.relative
     assert found.shift == pytest.approx(exact, abs=0.02)
-
-
-@STILL
-def test_a_stratified_proportion_and_what_is_computed_of_outputs(all_rows):
-    people = rows_of_towns().bound(rows=2)
-    kept = np.minimum(1, 2 / np.bincount(WHO)[WHO])
-    asked = {
-        "p": sf.proportion("yes", stratum="sort", **SIZES_OF),
-        "n": sf.count(),
-        "s": sf.sum("b", lower=0, upper=8, per="row"),
-        "m": sf.mean("b", lower=0, upper=8),
-        "a": sf.mean("b", lower=0, upper=4),
-        "of_all": sf.ratio("s", "n"),
-        "apart": sf.difference("m", "a"),
-        "over": sf.ratio("m", "a"),
-    }
-    made = people.agg(**asked).diagnose(epsilon=EXACT)
-    found = {one.output: one for one in made.shifts()}
-    limited = {high: np.average(np.clip(B, 0, high), weights=kept) for high in (4, 8)}
-    without = {high: wide(B, 0, high).mean() for high in (4, 8)}
-    exact = {
-        "p": (kept * FACTORS).sum() / FACTORS.sum() - 1,
-        "of_all": limited[8] / without[8] - 1,
-        "apart": limited[8] - limited[4] - without[8] + without[4],
-        "over": limited[8] / limited[4] / (without[8] / without[4]) - 1,
-    }
-    assert {name: found[name].shift for name in exact} == pytest.approx(exact, abs=5e-3)
-    assert not any("is not estimated" in one for one in made.sentences())
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn")

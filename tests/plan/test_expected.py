@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from fractions import Fraction as F
 from itertools import product
 
 import numpy as np
@@ -13,12 +11,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
-from sfumato.measurements import quantile_choice
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.noise_error import OFF_BY_TREE, ratio
 from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
-from sfumato.plan.quantile_candidates import WRONG_SIDE, Choice
-from sfumato.transformations import Lattice, Leaves, Margin
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 FIELDS = [pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
@@ -116,29 +111,6 @@ def test_a_walk_down_a_tree_is_off_by_what_is_expected():
         assert measured_in_trees(law) == pytest.approx(OFF_BY_TREE, rel=0.08)
     # With a fourth more noise than there should be, it is farther.
     assert measured_in_trees(Loud(20)) > 1.15 * OFF_BY_TREE
-
-
-def choice(ranks, scale):
-    leaves = Leaves("x", "x", 1, Lattice(0.0, 3_200.0, whole=True), 0)
-    return Choice(leaves, tuple(ranks), (), F(scale))
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_a_place_in_the_middle_is_off_by_what_is_expected(ranks, monkeypatch):
-    """As above, and the outer places lie beyond the rank as seldom as they are meant to."""
-    monkeypatch.setattr(quantile_choice, "DIGITS", ())
-    alone = choice([F(i + 1, ranks + 1) for i in range(ranks)], 8)
-    made = replace(alone, margins=tuple(Margin(alone.leaves, rank) for rank in alone.ranks))
-    places, words = np.arange(3_000), SeededWords(2)
-    drawn = np.array([made.mechanism.draw(places, np.arange(3_001), words) for _ in range(800)])
-    off = drawn.reshape(800, ranks, 3) - 3_000 * np.array([float(rank) for rank in made.ranks])[:, None]
-    assert np.sqrt((off[:, :, 1] ** 2).mean()) == pytest.approx(made.deviation, rel=0.1)
-    wrong = (np.mean(off[:, :, 0] > 0) + np.mean(off[:, :, 2] < 0)) / 2
-    assert 0.3 * WRONG_SIDE < wrong < 2 * WRONG_SIDE
-    if ranks == 1:  # were outer places as good in one place alone, the middle one would be off more
-        assert made.deviation < 0.85 * 8 * math.sqrt(4 * 5 / 3)
 
 
 # What is chosen.

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import EngineError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.time_trees import Toeplitz
 from sfumato.framework import SeriesDistance
-from sfumato.measurements import series_gaussian
 from sfumato.noise import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian
 from sfumato.testing import noise_free
@@ -184,25 +183,9 @@ def test_questions_that_are_refused(made):
         made()
 
 
-@pytest.mark.noise_cannot_matter("keys and errors do not depend on noise")
-def test_what_the_measurement_takes():
-    release = series_gaussian(2, shape())
-    assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
-    with pytest.raises(ParameterError):
-        series_gaussian(2**40, shape())
-
-
 # With a delta of 0.
 
 TOTALS = {"total": sf.cumulative(sf.count()), "s": sf.cumulative(sf.sum("x", lower=0, upper=2))}
-
-
-@pytest.mark.parametrize("groups, noise", [(1, "laplace"), (5, "laplace"), (10, "gaussian")])
-def test_the_noise_with_the_smaller_error_is_taken(groups, noise):
-    plan = weeks(1000, groups, total=sf.cumulative(sf.count())).plan(**BUDGET)
-    ((other, ratio),) = plan.others
-    assert plan.noise.name == noise and other != noise and ratio < 1
-    assert weeks(groups=groups).plan(**BUDGET).noise.name == "gaussian"  # weeks by themselves are asked too
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")

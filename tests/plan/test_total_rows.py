@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ParameterError, QueryError
 from sfumato.plan.plan import Plan
 
 TABLE = pa.table({"id": [1, 2], "g": [1, 2], "n": [1, 2], "x": [0.5, 1.5]})
@@ -116,31 +115,3 @@ def test_the_true_delta_of_private_groups_is_within_the_claim(noise: str, total:
     assert found <= float(DELTA) * (1 + 1e-9)
     assert found >= float(DELTA) * (0.3 if noise == "gaussian" else 0.6)
     assert plan.loss.delta(EPSILON) <= DELTA
-
-
-def test_what_is_refused() -> None:
-    grouped = table().group_by("g")
-    for other in ({"groups": 2}, {"rows": 2}, {"groups": 2, "rows": 2}):
-        with pytest.raises(QueryError, match="leave groups and rows out, or total_rows"):
-            grouped.bound(total_rows=3, **other).agg(n=sf.count())
-        with pytest.raises(QueryError, match="leave groups and rows out, or total_rows"):
-            grouped.bound(**other).bound(total_rows=3).agg(n=sf.count())
-    for beyond_limit in ("scale", "sample"):
-        with pytest.raises(QueryError, match="leave beyond out"):
-            table().group_by("g", keys=[1, 2]).bound(total_rows=3, beyond=beyond_limit).agg(n=sf.count())
-    for wrong in (0, -1, 1.5, True, 10**9 + 1, "3"):
-        with pytest.raises(ParameterError, match="total_rows"):
-            grouped.bound(total_rows=wrong)
-    public = table().group_by("g", keys=[1, 2]).bound(total_rows=3)
-    for asked in (
-        grouped.bound(total_rows=3).agg(n=sf.count()),
-        public.agg(u=sf.count_units()),
-        public.agg(n=sf.count(), s=sf.sum("x", lower=0, upper=3)),
-        public.agg(s=sf.sum("x", lower=0, upper=3)),
-        public.agg(q=sf.quantiles("x", [0.5], lower=0, upper=3)),
-    ):
-        with pytest.raises(
-            QueryError, match=r"total_rows \(in SQL max_rows_contributed\) K-norm noise is for"
-        ):
-            asked.plan(epsilon=1, delta=DELTA, noise="k_norm")
-        assert asked.plan(epsilon=1, delta=DELTA).noise.name != "k_norm"

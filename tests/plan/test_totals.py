@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import EngineError, QueryError
 from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
 from sfumato.framework import LevelsDistance
-from sfumato.measurements import levels_gaussian
 from sfumato.noise import SeededWords
 from sfumato.query.group_totals import _divided
 from sfumato.testing import noise_free
@@ -194,19 +193,3 @@ def test_comparisons_are_of_totals_too():
 def test_questions_that_are_refused(made):
     with pytest.raises(QueryError):
         made()
-
-
-def test_units_are_added_up_where_each_is_in_one_group():
-    with noise_free():
-        shown = asked(groups=1, n=sf.count_units()).release(**BUDGET).to_arrow()
-    assert shown["n"].to_pylist()[-1] == pytest.approx(12)
-
-
-@pytest.mark.noise_cannot_matter("keys and errors do not depend on noise")
-def test_what_the_measurement_takes():
-    release = levels_gaussian(2, shape())
-    assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
-    with pytest.raises(ParameterError):
-        levels_gaussian(2**60, shape())
-    with pytest.raises(ParameterError):
-        replace(shape(), keys=(1, 1, 2, 3, 4))

@@ -9,8 +9,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import gaussian_mu
-from sfumato.dialect import parse
-from sfumato.errors import ParameterError, QueryError, SqlError
 from sfumato.framework import Norm
 from sfumato.measurements.independent_noise import NOISES
 from sfumato.plan.noise_error import factors, split
@@ -146,47 +144,3 @@ def test_more_weight_is_no_larger_error_beside_squares_and_missing_values(missin
         for m in (5, 10, 20, 40, 80, 160, 320, 1000)
     ]
     assert errors == sorted(errors, reverse=True)
-
-
-@pytest.mark.parametrize(
-    "weights, error, message",
-    [
-        ({"nn": 2}, QueryError, "nothing is asked by the name 'nn'; did you mean 'n'"),
-        ({"year": 2}, QueryError, "The names are: n, a, b"),
-        ({"n": 0}, ParameterError, "from 1/1000 to 1000"),
-        ({"n": -1}, ParameterError, "from 1/1000 to 1000"),
-        ({"n": float("inf")}, ParameterError, "finite"),
-        ({"n": float("nan")}, ParameterError, "finite"),
-        ({"n": "much"}, ParameterError, "weight of n"),
-        ({"n": 1001}, ParameterError, "leave out what matters less"),
-    ],
-)
-def test_bad_weights_are_refused(weights, error, message):
-    with pytest.raises(error, match=message):
-        question().weigh(**weights)
-
-
-SQL = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, weights = {}) "
-    'COUNT(*), SUM(x, contribution_bounds_per_row => (0, 30)) AS "the sum" FROM t'
-)
-
-
-def test_weights_in_sql():
-    query = parse(SQL.format("""'count 1e1, "the sum" 0.5'"""))
-    assert query.weights == (("count", F(10)), ("the sum", F(1, 2)))
-    asked = query.question(lambda source, unit: sf.scan(TABLE, privacy_unit=unit))
-    direct = sf.scan(TABLE, privacy_unit="id").bound(rows=1)
-    direct = direct.agg(**{"count": sf.count(), "the sum": sf.sum("x", lower=0, upper=30, per="row")})
-    budget = {"epsilon": 1, "noise": "laplace"}
-    weighed = direct.weigh(**{"count": 10, "the sum": 0.5}).plan(**budget)
-    assert asked.plan(**budget).scales == weighed.scales != direct.plan(**budget).scales
-    for written, message in (
-        ("'n 4'", "nothing is asked by the name 'n'"),
-        ("'count 0'", "from 1/1000 to 1000"),
-        ("4", "weights is written weights ="),
-        ("'count 4, count 5'", "each output once"),
-    ):
-        with pytest.raises(SqlError, match=message) as raised:
-            parse(SQL.format(written))
-        assert "^" in str(raised.value)

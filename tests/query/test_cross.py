@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, ParameterError
 from sfumato.transformations import CrossMoments, Moments
 
 BOUNDS = {"x": (0, 30), "y": (0, 10), "z": (0, 5)}
@@ -145,13 +144,3 @@ def test_outputs_stay_in_their_ranges_whatever_the_noise_is():
         found, bars = release.to_arrow().to_pylist()[0], release.errors(confidence=0.95).to_pylist()[0]
         assert abs(found["c"]) <= 75 and abs(found["r"]) <= 1 and bars["r"] <= 2 and bars["c"] <= 150
         assert not any(np.isnan(bar) for bar in bars.values())
-
-
-def test_bounds_and_columns_are_checked_before_anything_is_read():
-    with pytest.raises(ParameterError, match="below upper"):
-        sf.covariance("x", "y", bounds={"x": (3, 1), "y": (0, 1)})
-    data = pa.table({"id": [1], "x": ["text"], "y": [1]})
-    with pytest.raises(ColumnError, match="numbers of column 'x'"):
-        whole(data, c=asked()["c"]).plan(epsilon=1)
-    with pytest.raises(ColumnError, match="z"):
-        whole(data, c=sf.covariance("y", "z", bounds=bounds("yz"))).plan(epsilon=1)

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, EngineError, QueryError
 from sfumato.measurements import stratified_estimate
 from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
 from sfumato.noise import Gaussian, Laplace
@@ -55,18 +54,6 @@ def test_noise_is_that_of_one_count_however_many_strata_there_are():
         plans.append(ROWS.agg(p=asked).plan(epsilon=2))
     one, many = (set(plan.scales[c] * plan.steps[c] for c in plan.scales) for plan in plans)
     assert one == many == {Fraction(1, 2)}
-
-
-@pytest.mark.parametrize("weight", [100, "1/100"])
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.noise_cannot_matter("scales and names are looked at")
-def test_all_strata_have_the_same_noise_whatever_matters(weight, noise):
-    """No unit is in two strata, so that less noise on one of them costs no more noise on another."""
-    asked = ROWS.agg(p=share(), q=share(population={"E": 500, "H": 900}), n=sf.count()).weigh(p=weight)
-    plan = asked.plan(epsilon=1, delta=1e-6, noise=noise)
-    strata = [plan.scales[c] for c in plan.scales if c != "units"]
-    assert len(strata) == 2 and len(set(strata)) == 1
-    assert asked.release(epsilon=1, delta=1e-6, noise=noise).to_arrow().num_columns == 9
 
 
 @pytest.mark.parametrize(("noise", "k"), [("laplace", 16), ("gaussian", 16)])
@@ -130,27 +117,3 @@ def test_no_rows_and_rows_of_other_strata_are_no_error():
         found = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(p=share()).release(epsilon=10**6)
         row = found.to_arrow().to_pylist()[0]
         assert row["p"] == pytest.approx(0, abs=1e-5) and 0 <= row["p_low"] <= row["p_high"] < 0.1
-
-
-def test_what_cannot_be_asked_of_a_table_is_refused_before_it_is_read():
-    with pytest.raises(QueryError, match="leave weight"):
-        share(weight="w", max_weight=2)
-    with pytest.raises(QueryError, match="stratum"):
-        sf.proportion("award", stratum=None, asked=ASKED, population=POPULATION)
-    sizes = {"asked": ASKED, "population": POPULATION}
-    with pytest.raises(ColumnError, match="say which values are yes"):
-        ROWS.agg(p=sf.proportion("mark", stratum="school", **sizes))
-    with pytest.raises(ColumnError, match="counts texts of column 'mark'"):
-        ROWS.agg(p=sf.proportion("award", stratum="mark", **sizes))
-    with pytest.raises(ColumnError, match="nothing"):
-        ROWS.agg(p=sf.proportion("award", stratum="nothing", **sizes))
-    with pytest.raises(QueryError, match="rows is missing"):
-        sf.scan(SAMPLE, privacy_unit="id").agg(p=share())
-    with pytest.raises(QueryError, match="those of the whole sample"):
-        sf.scan(SAMPLE, privacy_unit="id").group_by("mark", keys=[1]).bound(groups=1, rows=1).agg(p=share())
-    with pytest.raises(QueryError, match="Laplace"):
-        ROWS.agg(p=share()).plan(epsilon=1, noise="k_norm")
-    with pytest.raises(QueryError, match="used twice"):
-        ROWS.agg(p=share(), p_low=sf.count())
-    with pytest.raises(EngineError, match=r"sf\.proportion"):
-        sf.stratified_proportion(ROWS, stratum="school", answer="award", population=POPULATION, epsilon=1)

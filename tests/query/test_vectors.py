@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, QueryError
 from sfumato.testing import assert_approx_equal, noise_free
 from tests.support.plan_chains import same_loss
 
@@ -136,31 +135,6 @@ def test_public_and_private_groups_have_lists_of_their_own():
     many = people([[1.0, 0.0, 0.0]] * 200, g=["a"] * 150 + ["b"] * 50)
     release = many.group_by("g").bound(groups=1).agg(s=asked()).release(epsilon=1, delta=1e-6)
     assert release.to_arrow().schema.field("s").type == pa.list_(pa.float64(), LENGTH)
-
-
-@pytest.mark.parametrize("vectors", [[], [None], [[1.0]]])
-def test_no_vector_at_all_is_a_sum_of_zeros(vectors):
-    with noise_free():
-        assert only(people(vectors).agg(s=asked()).release(epsilon=1).to_arrow()) == [0, 0, 0]
-
-
-def test_what_is_no_column_of_vectors_is_refused():
-    table = people(
-        g=["a"] * 6, w=pa.array([[["a"]]] * 6), z=pa.array([[1.0, 2.0]] * 6, pa.list_(pa.float64(), 2))
-    )
-    for column, said in (("g", "VARCHAR"), ("w", "VARCHAR"), ("id", "BIGINT"), ("nowhere", "nowhere")):
-        with pytest.raises(ColumnError, match=said):
-            table.agg(s=sf.vector_sum(column, length=3, bound=1))
-    with pytest.raises(ColumnError, match="length=2"):
-        table.agg(s=sf.vector_sum("z", length=3, bound=1))
-    with pytest.raises(QueryError, match="column"):
-        sf.vector_sum(3, length=3, bound=1)
-    with pytest.raises(QueryError, match="rows is missing"):
-        table.agg(s=asked(per="row"))
-    with pytest.raises(QueryError, match="vectors"):
-        table.agg(s=asked()).release(epsilon=1, noise="k_norm")
-    with pytest.raises(QueryError, match="vectors"):
-        table.agg(n=sf.count_units(), s=asked()).release(epsilon=1, noise="k_norm")
 
 
 @pytest.mark.noise_cannot_matter("all noise is finite")

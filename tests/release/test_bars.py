@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
-from urllib.parse import unquote
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
@@ -65,48 +60,6 @@ def test_what_can_bind_is_known_without_rows(question, bias):
 
 
 # It is said in every place.
-
-
-@NOTHING
-def test_release_frame_files_and_cards_say_it(tmp_path):
-    release = cut().release(epsilon=1)
-    release.to_arrow()
-    covers = "covers the noise around statistics of the clamped values, not sampling error"
-    for text in (" ".join(str(release).split()), re.sub("<[^>]+>", "", release._repr_html_())):
-        assert SAID in text and covers in text and "diagnostics=0.05 estimates it" in text
-    assert SAID in str(release.explain())
-    frame = release.frame(errors=True)
-    assert SAID in frame.attrs["sfumato"]["bias"] and covers in frame.attrs["sfumato"]["error_bars"]
-    assert SAID in release.to_pandas().attrs["sfumato"]["bias"]
-    said = json.loads(release.to_arrow().schema.metadata[b"sfumato"])
-    assert said == release.to_pandas().attrs["sfumato"] and release.to_arrow() is release.to_arrow()
-    pq.write_table(release.to_arrow(), tmp_path / "arrow.parquet")
-    assert json.loads(pq.read_schema(tmp_path / "arrow.parquet").metadata[b"sfumato"]) == said
-    computed = sf.sql(
-        "SELECT n * 2 AS m FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, "
-        "privacy_unit_column = id, max_rows_contributed = 1) COUNT(*) AS n FROM v) AS t",
-        tables={"v": pa.table({"id": [1, 1, 2]})},
-    )
-    assert SAID in json.loads(computed.to_arrow().schema.metadata[b"sfumato"])["bias"]
-    release.write(tmp_path / "towns.parquet", errors=True)
-    said = json.loads(pq.read_schema(tmp_path / "towns.parquet").metadata[b"sfumato"])
-    assert SAID in said["bias"] and covers in said["error_bars"]
-    assert pq.read_table(tmp_path / "towns.parquet").equals(release._with_bars(release.bars))
-    receipt = release.receipt()
-    assert SAID in receipt.bias and SAID in receipt.to_dict()["bias"] and SAID in str(receipt)
-    assert SAID in str(receipt.verify(release.to_arrow()))
-    for name in ("to%wns.csv", "towns.json"):
-        release.write(tmp_path / name, errors=True)
-        said = json.loads((tmp_path / f"{name}-metadata.json").read_text())
-        assert unquote(said["url"]) == name and said["@context"] == "http://www.w3.org/ns/csvw"
-        assert SAID in said["dc:description"] and covers in said["dc:description"]
-        assert SAID in said["notes"][0]["bias"] and covers in said["notes"][0]["error_bars"]
-    pytest.importorskip("openpyxl")
-    from openpyxl import load_workbook
-
-    release.write(tmp_path / "towns.xlsx")
-    about = {row[0].value: row[1].value for row in load_workbook(tmp_path / "towns.xlsx")["About"].rows}
-    assert SAID in about["bias"] and covers in about["error bars"]
 
 
 def rows():

@@ -45,14 +45,6 @@ def test_keys_that_match_no_row_are_told():
     assert 20 < number <= 40 and "of 44 public groups" in said
 
 
-@pytest.mark.noise_cannot_matter("both means are at a bound, whatever the noise")
-def test_names_in_hints_are_escaped():
-    """As `explain` does: hints are printed, and names are anybody's."""
-    odd = "m\x1b[1A\u202e"
-    said = hints(column="low", upper=5, lower=-5 + 1, **{odd: sf.mean("low", lower=-4, upper=5)})
-    assert any(r"m\x1b[1A\u202e" in one for one in said) and all(one.isprintable() for one in said)
-
-
 @pytest.mark.flakiness(
     k=13, because="each of 40 means is at its bound, within a bar of 95%, with a chance of 0.95"
 )

@@ -11,7 +11,6 @@ import sfumato as sf
 from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.guidance.inferred_bounds import ValueHistograms
 from sfumato.noise import SeededWords
-from sfumato.release import payment
 
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1, 2, 3, 4]})
 SQL = (
@@ -209,26 +208,3 @@ def test_what_is_wrong_beside_a_share_is_said_before_a_look_is_paid(options, err
     with pytest.raises(error):
         left_open()[0].release(**{"share": "0.1", "budget": budget, **options})
     assert budget.history == paid
-
-
-@pytest.fixture
-def said(caplog):
-    """What is said of releases that nobody pays, from the first one on."""
-    payment._say_once.cache_clear()
-    return lambda: [record.message for record in caplog.records if record.name == "sfumato.budget"]
-
-
-@pytest.mark.noise_cannot_matter("nothing is looked at")
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda: sf.sql(SQL.format(1), tables={"visits": ROWS}),
-        lambda: sf.sql(f"SELECT total + 1 AS t FROM ({SQL.format(1)})", tables={"visits": ROWS}),
-        lambda: sf.scan(ROWS, privacy_unit="id").top("town", k=1).release(epsilon=1, delta="1e-6"),
-        lambda: towns().diagnose(epsilon=1),
-        lambda: left_open()[0].release(epsilon=1, unsafe_words=SeededWords(1)),
-    ],
-)
-def test_each_kind_of_release_without_a_budget_says_so(ask, said):
-    ask()
-    assert len(said()) == 1

@@ -320,6 +320,7 @@ def test_tables_that_differ_have_digests_that_differ():
         pa.table({"a": [0, 1]}),
         pa.table({"a": [False, True]}),
         pa.table({"a": pa.array([0.0, None])}),
+        pa.table({"a": [0.0, 0.0]}),
         pa.table({"a": [0.0, float("nan")]}),
         pa.table({"a": ["x"], "b": ["y"]}),
         pa.table({"a": ["x\ny"]}),
