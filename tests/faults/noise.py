@@ -152,7 +152,7 @@ FAULTS = [
     Fault("truth is told a hair too often", "measurements/randomized_response.py",
           "return 1 + expm1_down(min(", "return 1 + Fraction(1, 2**40) + expm1_down(min(", f"{MEASURED}test_choices.py::test_the_ratio_is_below_the_power_and_the_map_above_its_logarithm"),
     Fault("noise of values does not grow with positive answers", "measurements/sparse_vector.py",
-          "2 * positives * scale * (1 + part) / part", "2 * scale * (1 + part) / part", f"{MEASURED}test_sparse_vector.py::test_all_short_transcripts_are_within_the_claim"),
+          "2 * positives * scale * (1 + part) / part", "2 * scale * (1 + part) / part", f"{MEASURED}test_sparse_vector.py::test_the_split_adds_up_exactly_and_is_near_the_best"),
     Fault("positive answers are not counted", "measurements/sparse_vector.py",
           "self._left -= above", "self._left -= 0", f"{MEASURED}test_sparse_vector.py::test_it_stops_and_says_why"),
     # Noise on numbers, and losses.
@@ -182,7 +182,7 @@ FAULTS = [
     Fault("values are not clamped before the noise", "snapping/snapping_paths.py",
           "inside = min(max(rational(value), self._lower), self._upper)", "inside = rational(value)", f"{SNAPPED}test_release.py::test_values_outside_are_clamped"),
     Fault("floats snap where they may not", "snapping/snapping_paths.py",
-          "np.less_equal(distance, reach, out=near)", "np.less_equal(distance, 0.5, out=near)", f"{SNAPPED}test_release.py::test_the_answer_is_the_definition_whatever_words_follow"),
+          "np.less_equal(distance, reach, out=near)", "np.less_equal(distance, 0.5, out=near)", f"{SNAPPED}test_release.py::test_words_that_force_the_undecided_case"),
     Fault("accuracy forgets half a step", "snapping/snapping_law.py",
           "return _up(found, min(_noise(found, alpha) + found.step / 2, 2 * found.bound))", "return _up(found, min(_noise(found, alpha), 2 * found.bound))", f"{SNAPPED}test_law.py::test_formulas"),
     Fault("the variance of a release is its mean square", "snapping/snapping_law.py",
