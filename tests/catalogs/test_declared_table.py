@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.catalogs.declarations import product
-from sfumato.errors import CatalogError, EngineError, QueryError
+from sfumato.errors import CatalogError, QueryError
 from sfumato.query.query import Query
 
 # Not a value of these is within the declared bounds or domains.
@@ -222,28 +222,6 @@ def test_declarations_that_do_not_fit_the_source():
             table(columns=columns)
     halves = table(columns={"age": {"domain": [0, 0.5, 1]}}).group_by("age")
     assert halves._public_keys["age"].to_pylist() == [0.0, 0.5, 1.0]
-
-
-def test_a_source_that_is_not_there_or_has_no_such_unit():
-    with pytest.raises(EngineError, match=r"catalog: tables.visits: scan: there is no file 'none.parquet'"):
-        table(source="none.parquet")
-    with pytest.raises(CatalogError, match=r"catalog: tables.visits: privacy_unit: there is no column 'idd'"):
-        table(privacy_unit="idd")
-    assert table(types={"ID": "bigint"}).schema == table().schema
-    with pytest.raises(
-        CatalogError, match=r"tables.visits: types: 'id' is declared VARCHAR, but is BIGINT in the"
-    ):
-        table(types={"id": "VARCHAR"})
-    with pytest.raises(CatalogError, match=r"tables.visits: types: there is no column 'idd'"):
-        table(types={"idd": "BIGINT"})
-    with pytest.raises(CatalogError, match="multiline=False"):
-        table(multiline=False)
-
-
-def test_rows_that_a_pipeline_brings():
-    table_ = table(source=ROWS.schema)
-    question = table_.group_by("year").agg(m=sf.mean("age"))
-    assert question.query.engine == "Beam" and question.query.public_keys.num_rows == 2
 
 
 def two() -> tuple[Any, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -124,38 +123,6 @@ class S3(_Handler):
         )
 
 
-class Google(_Handler):
-    """Google's storage, as far as files are listed and read."""
-
-    def answer(self, path, options):
-        _, _, name = path.partition("/o/")
-        if path.endswith("/o"):
-            files, folders = self.under(options)
-            items = [self.told(one) for one in files]
-            return self.json({"kind": "storage#objects", "items": items, "prefixes": folders})
-        if options.get("alt") == ["media"]:
-            return self.file(name)
-        if "/o/" in path:
-            return self.json(self.told(name)) if name in self.files else self.json({}, 404)
-        if path.startswith("storage/"):
-            return self.json({"kind": "storage#bucket", "name": "bucket", "id": "bucket"})
-        return self.file(path.partition("/")[2])
-
-    def told(self, name: str) -> dict[str, str]:
-        size = str(len(self.files[name]))
-        times = {"updated": WRITTEN, "timeCreated": WRITTEN}
-        return {
-            "kind": "storage#object",
-            "name": name,
-            "bucket": "bucket",
-            "size": size,
-            "generation": "1",
-        } | times
-
-    def json(self, content: object, status: int = 200):
-        return self.give(json.dumps(content).encode(), "application/json", status)
-
-
 @contextmanager
 def served(kind: type[_Handler], files: Mapping[str, bytes]) -> Iterator[tuple[str, type[_Handler]]]:
     """Give the host and port of a server, and its handler, which notes what it was asked."""
@@ -174,7 +141,6 @@ TABLE = pa.table({"id": [i // 2 for i in range(60)], "x": [float(i % 11) for i i
 ADDRESSES = {
     Web: "http://{}/{}",
     S3: "s3://bucket/{1}?endpoint_override={0}&scheme=http&region=eu-west-1",
-    Google: "gs://anonymous@bucket/{1}?endpoint_override={0}&scheme=http",
 }
 
 
@@ -216,7 +182,7 @@ def rows_at(source, **options):
 
 
 @pytest.mark.noise_cannot_matter("noise of scale 2/4000 is rounded to nothing")
-@pytest.mark.parametrize("kind", [Web, S3, pytest.param(Google, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", [Web, S3])
 def test_files_of_every_server(kind):
     with served(kind, FILES) as (host, _):
         for name in ("visits.parquet", "visits.csv.gz"):

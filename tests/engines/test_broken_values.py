@@ -81,17 +81,6 @@ def test_one_more_unit_changes_one(kind, names, tmp_path):
             assert before == (3 * SIZE if name in COUNT_NULL else 0)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("missing", ["x.a IS NULL", "coalesce(x.a, '') = ''"])
-def test_one_more_unit_changes_one_where_the_text_is_in_a_struct(missing, tmp_path):
-    found = []
-    for nulls in (0, 1, SIZE):
-        rows = pa.StructArray.from_arrays([column("text", SIZE, nulls, 0)], ["a"])
-        question = lambda t: t.filter(missing).agg(n=sf.count())  # noqa: E731
-        found.append(counted(tmp_path / "rows.parquet", rows, question))
-    assert found in ([0, 0, 0], [SIZE, SIZE + 1, 2 * SIZE])
-
-
 # Read again by Arrow.
 
 MS = [2**63 - 1, 1 - 2**63, 0, 5]
@@ -259,21 +248,3 @@ def test_that_duckdb_believes_what_files_say_would_be_found(tmp_path, monkeypatc
     with pytest.raises(AssertionError, match="x"):
         test_a_row_passes_whatever_is_beside_it("double", False, tmp_path)
     of_fields.cache_clear()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("check_text", [False, True])
-def test_types_that_are_not_looked_up_again_are_kept(check_text):
-    kinds = (
-        "BOOLEAN", "TINYINT", "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL(4,1)", "DECIMAL(38,38)",
-        "VARCHAR", "BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_S", "TIMESTAMP_NS",
-        "TIME_NS", "UUID", "JSON", "ENUM('a')", "ENUM('a')[]", "INTEGER[]",
-    )  # fmt: skip
-    with duckdb.connect() as connection:
-        for kind in kinds:
-            connection.execute(f"CREATE OR REPLACE TABLE rows (x {kind})")
-            given = sanitized_columns.described(connection, "rows")
-            inside, found = sanitized_columns.within(
-                connection, "rows", given, check_text=check_text, decoded=False
-            )
-            assert found == sanitized_columns.described(connection, inside)

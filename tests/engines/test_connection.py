@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -61,26 +59,6 @@ def test_a_database_has_so_many_sessions_and_is_closed(monkeypatch):
     with checked_out() as one, checked_out() as other:
         assert place(one) != place(other)
     assert len(idle()) == 2
-
-
-def test_who_asks_for_something_else_gets_another(monkeypatch):
-    asked = [
-        {},
-        {"timezone": "Europe/Berlin"},
-        {"resources": Resources(threads=1)},
-        {"resources": Resources(memory_bytes=10**9)},
-        {"large_texts": True},
-        {"own_types": True},
-    ]
-    places = {lent_place(**options) for options in asked}
-    assert len(places) == 6
-    place_before = lent_place()
-    monkeypatch.setenv("TZ", "Asia/Tokyo")  # which has no part in it
-    assert lent_place() == place_before
-    with checked_out(timezone="Europe/Berlin") as session:
-        assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
-    with checked_out() as session:
-        assert session.execute("SELECT current_setting('TimeZone')").fetchall() != [("Europe/Berlin",)]
 
 
 def test_what_a_session_has_ends_with_it():
@@ -148,37 +126,11 @@ def test_a_database_in_which_something_is_left_is_closed():
         connection._idle.clear()
 
 
-def test_what_was_begun_and_not_ended_is_undone():
-    with checked_out() as session:
-        session.execute("BEGIN; CREATE TABLE left_behind (v INTEGER)")
-    with checked_out() as session:
-        assert session.execute("FROM duckdb_tables()").fetchall() == []
-
-
 def test_a_database_with_an_error_in_between_is_closed():
     for error in (duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, MemoryError):
         with pytest.raises(error), checked_out():
             raise error("in between")
         assert idle() == []
-
-
-@pytest.mark.long
-def test_a_database_that_spilled_is_closed(tmp_path):
-    limits = Resources(10**8, threads=1, temp_directory=str(tmp_path))
-    with checked_out(resources=limits) as session:
-        rows = "SELECT 'row ' || i AS k, hash(i) AS v FROM range(6_000_000) t(i)"
-        session.execute(f"CREATE TEMP TABLE t AS {rows}")
-        assert Path(place(session)).exists()
-    assert idle() == []
-
-
-def test_a_database_whose_user_computed_for_long_is_closed(monkeypatch):
-    clock = iter([10.0, 10.0 + connection.BRIEF, 20.0, 20.0 + connection.BRIEF - 1e-9])
-    monkeypatch.setattr(time, "process_time", lambda: next(clock))
-    lent_place()
-    assert idle() == []
-    second = lent_place()
-    assert idle() == [second]
 
 
 def test_a_source_sees_its_own_rows_alone(tmp_path):
@@ -222,15 +174,6 @@ def test_threads_have_databases_of_their_own():
     assert not wrong
     assert 1 <= len(idle()) <= sizes.IDLE_DATABASES
     assert len(set(idle())) == len(idle())
-
-
-def test_at_most_so_many_wait_of_all_kinds():
-    """Of sources with limits of their own each is another kind; those that waited longest are closed."""
-    for megabytes in range(200, 210):
-        last = lent_place(resources=Resources(megabytes * 10**6))
-    assert len(idle()) == sizes.IDLE_DATABASES
-    assert idle()[-1] == last
-    assert lent_place(resources=Resources(209 * 10**6)) == last
 
 
 def test_a_child_takes_none_of_its_parents(in_child):

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.catalogs.catalog_file import read
 from sfumato.engines.duckdb import databases, source_reader
 from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
 
@@ -147,32 +146,6 @@ def test_a_column_may_be_sorted_as_nobody_here_knows(tmp_path):
     assert rows_of(asked) == Counter(["('a', True)", "('b', None)"])
 
 
-def test_a_catalog_reads_them_beside_its_file(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection, connection:
-        connection.executescript(
-            "CREATE TABLE customers (id INTEGER, person TEXT); CREATE TABLE orders (customer INTEGER, price REAL);"
-            "INSERT INTO customers VALUES (1, 'a'), (2, 'b'); INSERT INTO orders VALUES (1, 2.5), (1, 3.5), (9, 1)"
-        )
-    (tmp_path / "catalog.toml").write_text(
-        '[tables.customers]\nsource = "shop.sqlite/customers"\nprivacy_unit = "person"\n'
-        '[tables.orders]\nsource = "sqlite:///shop.sqlite/orders"\nforeign_keys = {customer = "customers.id"}\n'
-    )
-    catalog = sf.catalog(tmp_path / "catalog.toml")
-    assert rows_of(catalog.table("orders")) == Counter(["(1, 2.5, 'a')", "(1, 3.5, 'a')"])
-    assert "1 row with a value that customers.id lacks" in str(catalog.check())
-    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as connection, connection:
-        connection.execute("INSERT INTO orders VALUES (2, 'much'), (2, NULL), (2, 7)")
-    found = [str(f.where) + ": " + f.text for f in catalog.check().findings if f.wrong]
-    assert (
-        f"{tmp_path}/catalog.toml: tables.orders: types: price: 1 row with a value that is no DOUBLE" in found
-    )
-    read({"tables": {"t": {"source": "postgresql://a:b@c/d/e", "privacy_unit": "id"}}})
-    (tmp_path / "catalog.toml").write_text(
-        '[tables.t]\nsource = "postgresql://a@c/d/e"\nprivacy_unit = "id"\n'
-    )
-    assert read(tmp_path / "catalog.toml").tables["t"].source == "postgresql://a@c/d/e"
-
-
 def moved(monkeypatch: Any, reader: Any, change: Any) -> None:
     """Let somebody change the tables after the first of them is read."""
     real, seen = reader.batches, []
@@ -257,20 +230,6 @@ def test_no_error_has_the_password(tmp_path):
         with pytest.raises(EngineError, match="write it as an address") as caught:
             open_source("host=127.0.0.1 user=ann Password = hunter2 dbname=shop")
         check_secret(caught.value)
-
-
-@pytest.mark.long
-def test_the_command_line_shows_no_password():
-    pytest.importorskip("adbc_driver_postgresql")
-    from typer.testing import CliRunner
-
-    from sfumato.cli.main import app
-
-    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM orders"
-    for option in ("--table", "--public"):
-        for entry in (ADDRESSES[1], f"orders={ADDRESSES[1]}", ADDRESSES[1].replace("?", "?a=b&")):
-            found = CliRunner().invoke(app, ["sql", option, entry, text])
-            assert found.exit_code != 0 and "hunter2" not in found.output + repr(found.exception)
 
 
 def test_a_driver_that_is_missing_is_named(monkeypatch):
@@ -389,25 +348,6 @@ def test_postgresql_is_read_at_one_moment(server, monkeypatch, planted):
         monkeypatch.setattr(source_reader, "one_snapshot", nullcontext)
     (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert (str(batch.column(0)[0]) == "2") is not planted
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts")
-def test_postgresql_is_asked_through_a_catalog(server):
-    told(server, "CREATE SCHEMA shop", "CREATE TABLE shop.customers (id bigint, person text)",
-         'CREATE TABLE shop."Odd "" name" (customer integer, "Price \'" numeric(9, 2))',
-         "INSERT INTO shop.customers VALUES (1, 'a'), (2, 'b')",
-         'INSERT INTO shop."Odd "" name" VALUES (1, 2.5), (1, \'NaN\'), (9, 1)')  # fmt: skip
-    catalog = sf.catalog({"tables": {
-        "customers": {"source": at(server, "shop.customers"), "privacy_unit": "person"},
-        "orders": {"source": at(server, "shop.Odd%20%22%20name"), "foreign_keys": {"customer": "customers.id"}},
-    }})  # fmt: skip
-    asked = catalog.table("orders").bound(rows=9).agg(n=sf.count(), p=sf.count("Price '"))
-    release = asked.release(epsilon=1_000_000)
-    assert release.to_arrow().to_pylist() == [{"n": 2, "p": 1}]
-    assert "hunter2" not in str(release.explain()) + repr(asked) + repr(catalog) + str(
-        catalog.check()
-    ) + repr(release)
 
 
 @pytest.mark.long

@@ -123,24 +123,6 @@ def test_nothing_is_written_into_a_folder_or_a_dataset_that_is_read(here):
         release.write(here / "other.parquet")
 
 
-@pytest.mark.long
-def test_a_source_is_known_from_another_folder(here, monkeypatch):
-    """A relative path, also from a folder whose name reads as a pattern."""
-    place = here / "data[1]"
-    place.mkdir()
-    for name in ("rows.csv", "rows.db"):
-        Path(name).rename(place / name)
-    for source, file in (("rows.csv", "rows.csv"), ("*.csv", "rows.csv"), ("rows.db/rows", "rows.db")):
-        monkeypatch.chdir(place)
-        release = release_of(source)
-        release.to_arrow()
-        monkeypatch.chdir(here)
-        Path("link.csv").unlink(missing_ok=True)
-        Path("link.csv").symlink_to(place / file)
-        with pytest.raises(ParameterError, match="another file than those that the rows come from"):
-            release.write("link.csv")
-
-
 def polars_of(read):
     import polars
 

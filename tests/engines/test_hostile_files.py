@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import ColumnError, EngineError
+from sfumato.errors import EngineError
 
 TABLE = pa.table({"id": [1, 2, 3, 4], "x": [1, 2, 3, 4]})
 WRITERS = {"parquet": pq.write_table, "csv": pyarrow.csv.write_csv}
@@ -78,18 +78,6 @@ def test_links_in_a_folder(tmp_path):
             sf.scan(inside, privacy_unit="id")
     finally:
         signal.alarm(0)
-
-
-@exactly
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_folders_give_text_files_no_columns(kind, tmp_path):
-    """DuckDB guessed columns from folders, which no line has: of CSV an error, of JSON nothing but NULL."""
-    for year in (2024, 2025):
-        (tmp_path / f"year={year}").mkdir()
-        text = "id,x\n1,2\n" if kind == "csv" else '{"id": 1, "x": 2}\n'
-        (tmp_path / f"year={year}" / f"rows.{kind}").write_text(text)
-    assert list(sf.scan(tmp_path, privacy_unit="id").schema) == ["id", "x"]
-    assert rows_of(tmp_path)["n"] == 2
 
 
 BAD = pa.array([b"a", b"a", b"a", b"\xff"]).view(pa.string())
@@ -172,23 +160,6 @@ def test_files_of_a_pattern_have_the_same_columns(tmp_path):
 
 
 @exactly
-def test_datasets_whose_files_are_alike(tmp_path):
-    pyarrow.orc.write_table(pa.table({"id": [1, 2], "s": BAD[2:]}), tmp_path / "rows.orc")
-    assert rows_of(pyarrow.dataset.dataset(tmp_path, format="orc"))["n"] == 2
-    pq.write_table(TABLE, tmp_path / "all.parquet")
-    pq.write_table(TABLE.select(["id"]), tmp_path / "less.parquet")
-    files = [tmp_path / "all.parquet", tmp_path / "less.parquet"]
-    assert rows_of(pyarrow.dataset.dataset(files), m=sf.count("x")) == {"n": 8, "m": 4}
-
-
-def test_a_name_of_a_column_that_a_terminal_would_obey():
-    table = pa.table({"id": [1], "\x1b[31m\n": [1]})
-    with pytest.raises(ColumnError, match="there is no column 'y'") as refused:
-        sf.scan(table, privacy_unit="y")
-    assert str(refused.value).isprintable()
-
-
-@exactly
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_process_that_goes_elsewhere_reads_the_same_files(kind, tmp_path, monkeypatch):
     for place, rows in (("here", 4), ("there", 1)):
@@ -240,3 +211,15 @@ def test_text_that_is_not_utf_8_in_a_dictionary_stops_no_release(tmp_path, neste
         asked = table.agg(n=sf.count("x"), s=sf.sum("t", lower=0, upper=10), f=sf.sum("f", lower=0, upper=1))
         (row,) = asked.release(epsilon=10**6).to_arrow().to_pylist()
         assert (row["n"], row["s"], round(row["f"], 3)) == (n, 15, 3.0)
+
+
+@exactly
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_folders_give_text_files_no_columns(kind, tmp_path):
+    """DuckDB guessed columns from folders, which no line has: of CSV an error, of JSON nothing but NULL."""
+    for year in (2024, 2025):
+        (tmp_path / f"year={year}").mkdir()
+        text = "id,x\n1,2\n" if kind == "csv" else '{"id": 1, "x": 2}\n'
+        (tmp_path / f"year={year}" / f"rows.{kind}").write_text(text)
+    assert list(sf.scan(tmp_path, privacy_unit="id").schema) == ["id", "x"]
+    assert rows_of(tmp_path)["n"] == 2

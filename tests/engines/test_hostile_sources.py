@@ -21,8 +21,6 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 import sfumato as sf
@@ -116,7 +114,7 @@ TEXT_TYPES = {
     pa.large_string(): pa.large_binary(),
     pa.string_view(): pa.binary_view(),
 }
-EXTREMES = [2**63 - 1, -(2**63), -(2**63) + 1, 2**62, -(2**62), -1, 0, 172_800_000_000, 9_223_372_036_854_775]
+EXTREMES = [2**63 - 1, -(2**63), -(2**63) + 1, 2**62, -(2**62), -1, 0, 300_000_000_000, 9_223_372_036_854_775]
 TIME_TYPES = [
     *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")),
     *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), pa.date32(), pa.date64()),
@@ -150,7 +148,8 @@ def check_others(engine, keys: list[str], hostile: int) -> None:
         with suppress(QueryError):  # by the type alone
             engine.schema((Derive("key", key),))
             fitting += 1
-            assert sum(map(int, counted(engine, key).values())) == len(OTHERS) + hostile
+            found = statistics(engine, key, others=False)
+            assert sum(int(row[-1]) for row in found) == len(OTHERS) + hostile
             assert statistics(engine, key) == [("None", "40", "120")], key
     assert fitting
 
@@ -175,6 +174,8 @@ def test_times_beyond_every_calendar(opened, tmp_path):
             continue  # the relation itself does
         if (engine := opened(rows_with(as_time(EXTREMES, kind)), tmp_path)) is not None:
             check_others(engine, TIME_KEYS[: 6 if opened is in_table else 2], len(EXTREMES))
+            if pa.types.is_timestamp(kind):
+                assert "True" not in counted(engine, "isfinite(h) AND h > TIMESTAMP '9999-12-31 23:59:59'")
 
 
 @pytest.mark.long
@@ -310,7 +311,7 @@ INSIDE = {
 )
 def test_a_value_inside_of_another(opened, tmp_path):
     for what, (kind, good, bad) in INSIDE.items():
-        if opened is as_relation and "map" in str(kind) and not what.startswith("a map "):
+        if opened is as_relation and "map" in str(kind) and what not in ("a map to times", "a map of times"):
             continue  # the relation itself stops
         rest = pa.array([good, None] * 60, kind)
         without = in_table(rows_with(pa.array([good], kind), rest), tmp_path)
@@ -371,7 +372,6 @@ REFUSED = {
     "run ends of dictionaries": pa.RunEndEncodedArray.from_arrays([2], pa.array(["a"]).dictionary_encode()),
     "run ends of lists": pa.RunEndEncodedArray.from_arrays([2], pa.array([["a"]])),
 }  # fmt: skip
-BEAM_REFUSES = {"opaque", "list of bool8", "list of dictionaries", *list(REFUSED)[:5]}
 
 
 def plain(value):
@@ -389,27 +389,6 @@ def test_duckdb_reads_the_values_or_says_the_column():
         for source in sources[: 2 if kind in ("decimal256", "half", "halves", "dense union") else 1]:
             with pytest.raises(EngineError, match="the column 'k' is .* cannot be read; cast it"):
                 sf.scan(source, privacy_unit="k")
-
-
-@pytest.mark.long
-def test_beam_reads_the_values_or_says_the_column():
-    """From rows, where a type that Arrow makes of no Python value would be NULL, and from batches."""
-    from sfumato.engines.beam.beam_engine import BeamEngine
-    from sfumato.engines.beam.beam_rows import Columns
-
-    for kind, array in (ARRAYS | REFUSED).items():
-        declared = pa.schema([("k", array.type)])
-        if kind in BEAM_REFUSES:
-            with pytest.raises(EngineError, match="the column 'k' is "):
-                BeamEngine(declared)
-            continue
-        columns = Columns(BeamEngine(declared)._rows)
-        (rows,) = columns.of_rows([{"k": value} for value in array.to_pylist()])
-        (batch,) = columns.of_arrow(pa.table({"k": array}))
-        assert rows.column(0).to_pylist() == batch.column(0).to_pylist() == array.to_pylist(), kind
-    texts = [str(i) for i in range(300)]  # more than a declared dictionary holds
-    (batch,) = Columns(BeamEngine(pa.schema([("k", CODED)]))._rows).of_rows([{"k": text} for text in texts])
-    assert batch.column(0).to_pylist() == texts
 
 
 # Parquet: a value is put into the file's bytes, as no writer would.
@@ -469,29 +448,6 @@ def test_times_in_parquet(tmp_path):
 
 
 # pandas.
-
-
-@pytest.mark.long
-@settings(
-    max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-)
-@given(
-    st.lists(
-        st.one_of(
-            st.none(), st.text(max_size=3), st.integers(), st.floats(), st.binary(max_size=2), st.booleans(), st.dates(),
-            st.decimals(), st.complex_numbers(), st.lists(st.integers(), max_size=2), st.just("\ud800"),
-            st.builds(object), st.just(pandas.NaT), st.just(pandas.NA), st.uuids(), st.times(),
-        ),
-        max_size=6,
-    ),
-    st.sampled_from([None, "DOUBLE", "VARCHAR", "DATE", "BOOLEAN", "DECIMAL(5,2)"]),
-)  # fmt: skip
-def test_any_objects_in_a_column_of_pandas(values, kind):
-    frame = rows_with(pa.nulls(len(values))).to_pandas()
-    frame["h"] = pandas.Series([*values, *([None] * len(OTHERS))], dtype=object)
-    engine = DuckDBEngine.open(frame, types=None if kind is None else {"h": kind})
-    assert engine.schema()["h"].type_name == (kind or "VARCHAR")
-    check_others(engine, ["CAST(h AS VARCHAR)"], len(values))
 
 
 def test_columns_of_objects_are_text_unless_declared():

@@ -10,7 +10,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -235,41 +234,6 @@ def test_arithmetic_of_narrow_columns_keeps_every_row(openers):
             for row in batch.to_pylist():
                 found[int(row.pop("y"))] += max(row.values())
         assert found == Counter(of(i) for i in range(300))
-
-
-@pytest.mark.long
-def test_widened_columns_are_keys_and_have_bounds_and_choices(tmp_path, noise_free):
-    """Groups, public groups, bounds that a release finds, previews, quantiles and counts of distinct values."""
-    with duckdb.connect(f"{tmp_path}/shop.db") as connection:
-        connection.execute(
-            "CREATE TABLE rows AS SELECT i AS id, (i % 3)::TINYINT AS k, (2^62)::BIGINT AS large, "
-            "(i % 100)::BIGINT AS v FROM range(3000) AS t(i)"
-        )
-    table = sf.scan(f"{tmp_path}/shop.db/rows", privacy_unit="id").with_columns(
-        key="k * 100", big="large * 4 + k", wide="v + 1"
-    )
-    kinds = [table.schema[name].type_name for name in ("key", "big", "wide")]
-    assert kinds == ["BIGINT", "HUGEINT", "HUGEINT"]
-    budget = {"epsilon": 10, "delta": 1e-6}
-    by_key = table.group_by("big").bound(groups=1, rows=1).agg(n=sf.count()).release(**budget).to_arrow()
-    assert by_key["big"].to_pylist() == [2**64, 2**64 + 1, 2**64 + 2]
-    keys = [Decimal(2**64), Decimal(2**64 + 7)]
-    public = table.group_by("big", keys=keys).bound(groups=1, rows=1).agg(n=sf.count())
-    assert public.release(**budget).to_arrow()["n"].to_pylist() == [1000, 0]
-    question = table.bound(rows=1).agg(
-        m=sf.mean("wide", lower=0, upper=200),
-        q=sf.quantiles("wide", [0.5], lower=0, upper=200),
-        d=sf.count_distinct("wide", values=1),
-    )
-    assert question.preview(epsilon=[1], units=[3000]) is not None
-    (row,) = question.release(**budget).to_arrow().to_pylist()
-    assert abs(row["m"] - 50.5) < 1 and row["d"] == 100
-    found = table.bound(rows=1).agg(m=sf.mean("wide", lower=0, upper="auto")).release(**budget)
-    assert abs(found.to_arrow()["m"][0].as_py() - 50.5) < 5
-    # Beyond 64 bits the bounds are looked for, too.
-    vast = table.with_columns(vast="large * large").bound(rows=1)
-    found = vast.agg(m=sf.mean("vast", lower=0, upper="auto")).release(**budget)
-    assert abs(found.to_arrow()["m"][0].as_py() / 2**124 - 1) < 0.1
 
 
 def test_a_union_of_two_types_of_whole_numbers_holds_both():

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
-import threading
 
 import duckdb
 import pyarrow as pa
@@ -86,27 +82,6 @@ def test_a_release_that_was_not_drawn_is_not_copied():
     vars(other).update(vars(asked))  # attributes that moved draw nothing
     with pytest.raises(RefusalError, match="cannot be copied"):
         other.to_arrow()
-
-
-def test_a_child_is_not_stopped_by_a_look_of_another_thread(in_child):
-    drawn, fresh = release(), release()
-    mine = shown(drawn)
-    holding, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with drawn._lock, fresh._lock:
-            holding.set()
-            done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    holding.wait()
-    try:
-        assert in_child(lambda: shown(drawn)) == mine
-        assert in_child(lambda: shown(fresh))[0] is RefusalError
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatch):
@@ -197,54 +172,9 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}
 
 
-@pytest.mark.long
-def test_stages_run_in_children(in_child):
-    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-    from sfumato.engines.duckdb.stages import Stages
-
-    rows = pa.table({"id": [1, 2, 2], "k": [1, 1, 2]})
-    asked = sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
-    query = asked.release(epsilon=1, delta=1e-6).plan.exact
-    stages = Stages.of(DuckDBEngine.open(rows.schema.empty_table()), rows.schema, query, 2)
-
-    def parts():
-        return sum(len(p.data) for p in stages.partials(rows.to_batches())) > 0
-
-    assert parts()
-    assert [in_child(parts) for _ in range(3)] == [True] * 3
-    assert parts()
-
-
 def test_a_budget_is_spent_in_one_process(in_child):
     budget = sf.Budget(1)
     kind, text = in_child(lambda: budget.spend(1))
     assert kind is BudgetError
     assert "counted in neither" in text
     budget.spend(1)
-
-
-POOL = """
-import multiprocessing
-
-with multiprocessing.get_context("{method}").Pool(1) as workers:
-    import pyarrow as pa
-    import sfumato as sf
-
-    asked = sf.scan(pa.table({{"id": [1, 2]}}), privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1)
-    try:
-        workers.apply(print, (asked,))
-    except sf.errors.SfumatoError as error:
-        print(error)
-    print(workers.apply(abs, (-7,)))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.long
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_process_of_multiprocessing_gets_no_release(method):
-    """In a program of its own, which forks before it has threads: a child may wait for ever for what one of them held."""
-    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", POOL.format(method=method)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    told, answer = done.stdout.splitlines()
-    assert "cannot be copied" in told and answer == "7", done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import combinations, combined_rows, shaped
 from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.question_check import Units, checked, restricted
+from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.transformations import Count
 from sfumato.transformations.row_sql import RowSql, SqlPart
@@ -77,31 +76,6 @@ def test_every_kind_of_plan(noise, keys):
     seen = []
     sf.check(everything(), splits=1, removed=1, progress=seen.append)
     assert seen == sorted(seen) and seen[-1] == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["parquet", "csv", "database", "pandas", "relation"])
-def test_every_source(kind, tmp_path):
-    path, types = tmp_path / f"orders.{'duckdb' if kind == 'database' else kind}", None
-    if kind == "parquet":
-        pq.write_table(ORDERS, path)
-    elif kind == "csv":
-        duckdb.from_arrow(ORDERS).write_csv(str(path))
-        types = {"id": "BIGINT", "town": "VARCHAR", "price": "DOUBLE"}
-    session = duckdb.connect(str(path) if kind == "database" else ":memory:")
-    session.register("given", ORDERS)
-    session.execute("CREATE TABLE t AS FROM given")
-    source = {"pandas": ORDERS.to_pandas(), "relation": session.table("t"), "database": f"{path}/t"}.get(
-        kind, path
-    )
-    if kind == "database":
-        session.close()
-    orders = sf.scan(source, privacy_unit="id", types=types)
-    for table in (orders, orders.join(orders, on="id", rows=3)):
-        found = sf.check(
-            table.bound(rows=9).agg(s=sf.sum("price", lower=0, upper=9, per="row")), splits=2, removed=4
-        )
-        assert found.ok and found.units == 51
 
 
 def over_everybody(monkeypatch):
@@ -182,29 +156,6 @@ def test_a_failure_that_one_unit_decides_about_is_found(monkeypatch):
         sf.check(asked)
 
 
-def test_halves_are_of_units_that_are_equal():
-    """0.0 and -0.0, all NaN, and whole numbers of several types are one unit."""
-    numbers = pa.table({"id": [0.0, -0.0, float("nan"), -float("nan")], "x": [1, 1, 1, 1]})
-    whole = [pa.table({"id": pa.array([1, 2, 3], kind), "x": [1, 2, 3]}) for kind in (pa.int32(), pa.int64())]
-    for salt in range(4):
-        units = Units(salt, "{} % 2 = 0")
-        part = restricted(sf.scan(numbers, privacy_unit="id")._part, units)
-        found = rows_of(part)
-        assert len([r for r in found if r[0] == 0]) in (0, 2) and len([r for r in found if r[0] != r[0]]) in (
-            0,
-            2,
-        )
-        one, other = (rows_of(restricted(sf.scan(rows, privacy_unit="id")._part, units)) for rows in whole)
-        assert one == other
-
-
-def rows_of(part):
-    made = part.engine.rows_after(part)
-    with made.source.session() as session:
-        made.source.load(session, [name for name, _ in made.source.columns])
-        return session.execute(made.after(made.source.relation)).fetchall()
-
-
 def test_what_is_not_asked_rightly(tmp_path):
     asked = opened()[0].bound(rows=9).agg(n=sf.count())
     with pytest.raises(QueryError, match="has its tables already"):
@@ -225,17 +176,6 @@ def test_what_is_not_asked_rightly(tmp_path):
     later = sf.scan(ORDERS.schema, privacy_unit="id").bound(rows=9).agg(n=sf.count())
     with pytest.raises(QueryError, match="rows are looked at in this process"):
         sf.check(later)
-
-
-@pytest.mark.long
-def test_steps_of_parts_are_known_where_they_are_combined():
-    """Also in what is made again of fewer rows."""
-    orders, people = opened()
-    made = orders.with_columns(e="price * 2").filter("e < 1").per_unit(s="sum(e)").with_columns(t="s + 1")
-    found = sf.check(
-        people.join(made, on="id", how="left").bound(rows=1).agg(n=sf.count("t")), splits=1, removed=2
-    )
-    assert found.ok and found.units == 50
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.resources import Resources, checked_resources, machine_memory
+from sfumato.engines.duckdb.resources import Resources, checked_resources
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
@@ -114,38 +113,6 @@ def test_limits_that_are_none(tmp_path, monkeypatch):
 # A machine's memory.
 
 
-def test_limits_of_control_groups(tmp_path, monkeypatch):
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "memory.max").write_text("1073741824\n")
-    (tmp_path / "a" / "b" / "memory.max").write_text("max\n")
-    own = tmp_path / "cgroup"
-    own.write_text("0::/a/b\n7:blkio:/\nodd\n")
-    monkeypatch.setattr(resources, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(resources, "_OWN_GROUPS", own)
-    assert machine_memory.__wrapped__() == 1 << 30
-    (tmp_path / "memory" / "c").mkdir(parents=True)
-    (tmp_path / "memory" / "c" / "memory.limit_in_bytes").write_text("536870912\n")
-    own.write_text("4:cpu,memory:/c\n0::/a/b\n")
-    assert machine_memory.__wrapped__() == 512 << 20
-    own.write_text("4:memory:/../../c\n")
-    assert machine_memory.__wrapped__() > 1 << 30
-    own.unlink()
-    assert machine_memory.__wrapped__() > 1 << 30
-
-
-def test_each_place_has_a_folder(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.mkdir()
-    other.mkdir()
-    places = {resources.spill_folder(str(one)), resources.spill_folder(str(other)), resources.spill_folder()}
-    assert len(places) == 3
-    assert resources.spill_folder(str(one)) in places
-    for within in (str(one), str(other)):
-        mine = resources._mine.pop(within)
-        os.rmdir(mine.path)
-        resources._close(mine)
-
-
 @pytest.mark.long
 def test_how_far_a_release_is_is_known():
     rows = pa.table({"id": np.arange(3_000_000) % 1_000_003, "k": np.arange(3_000_000) % 5})
@@ -158,24 +125,6 @@ def test_how_far_a_release_is_is_known():
         seen.add(engine.progress())
         thread.join(0.01)
     assert any(part is not None and 0 < part < 1 for part in seen)
-
-
-def test_where_there_is_no_place_for_rows_it_is_said(monkeypatch, tmp_path):
-    """As in a container that can be read alone; not that the source cannot be read, which it can."""
-
-    def nowhere(*_: object, **__: object) -> str:
-        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
-
-    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
-    with monkeypatch.context() as now:
-        now.setattr(resources, "_mine", {})
-        now.setattr(resources.tempfile, "mkdtemp", nowhere)
-        with pytest.raises(
-            EngineError, match="no folder for rows that do not fit in memory can be made in TMPDIR"
-        ):
-            resources.spill_folder()
-        with pytest.raises(EngineError, match="can be made in " + re.escape(str(tmp_path))):
-            sf.scan(str(tmp_path / "a.parquet"), privacy_unit="id", temp_directory=tmp_path)
 
 
 # Folders that nobody else sees, and that end with their process.
@@ -221,25 +170,6 @@ for path, folders, files in os.walk(os.environ["TMPDIR"]):
 
 
 @pytest.mark.long
-def test_a_child_that_ends_leaves_its_parents_rows_alone(tmp_path):
-    """Through every clean-up of Python and of DuckDB, and beside it one that ends at once."""
-    code = """
-def walked():
-    return sorted((path, os.stat(path).st_mode, tuple(sorted(files))) for path, _, files in os.walk(os.environ["TMPDIR"]))
-before = walked()
-for end in (sys.exit, os._exit, sys.exit):
-    child = os.fork()
-    if child == 0:
-        end(0)
-    print(os.waitpid(child, 0)[1], walked() == before)
-print(seen() == expected)
-"""
-    done = spilled(code, tmp_path)
-    assert done.stdout.splitlines() == ["0 True"] * 3 + ["True"], done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
 def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
     done = spilled("os.kill(os.getpid(), 9)", tmp_path)
     assert done.returncode == -signal.SIGKILL
@@ -248,27 +178,6 @@ def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path):
     done = spilled("print(len(os.listdir(os.environ['TMPDIR'])))", tmp_path)
     assert done.stdout == "1\n", done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
-def test_what_a_killed_process_left_is_swept_while_its_child_lives(tmp_path):
-    """A lock that a child inherits would keep the folder as long as the child lives."""
-    code = """
-if os.fork() == 0:
-    os.close(1), os.close(2)
-    sys.stdin.read()
-    os._exit(0)
-os.kill(os.getpid(), 9)
-"""
-    reader, writer = os.pipe()
-    try:
-        assert spilled(code, tmp_path, stdin=reader).returncode == -signal.SIGKILL
-        assert len(list(tmp_path.iterdir())) == 1
-        spilled("", tmp_path)
-        assert list(tmp_path.iterdir()) == []
-    finally:
-        os.close(writer)
-        os.close(reader)
 
 
 @pytest.fixture
@@ -343,23 +252,6 @@ def test_a_folder_that_was_cleared_away_or_opened_is_made_again(folder, in_child
     assert stat.S_IMODE(mine.stat().st_mode) == 0o700
     in_child(resources.sweep_spill_folders)
     assert mine.exists()
-
-
-def test_a_folder_that_cannot_be_made_again_closes_no_other_file(folder):
-    resources.spill_folder()
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir()
-    folder.rmdir()
-    with pytest.raises(EngineError, match="no folder for rows that do not fit in memory can be made"):
-        resources.spill_folder()
-    with (
-        open(os.devnull) as other,
-        pytest.raises(EngineError, match="no folder for rows"),
-    ):  # which may have the lock's number
-        resources.spill_folder()
-    assert other.closed
-    folder.mkdir()
-    assert os.path.isdir(resources.spill_folder())
 
 
 def test_a_sweep_removes_what_it_has_locked_alone(folder, monkeypatch):

@@ -1,9 +1,6 @@
 """Every kind of source gives the same answer, and a release is drawn once."""
 
 import re
-import signal
-import subprocess
-import sys
 
 import adbc_driver_duckdb.dbapi
 import duckdb
@@ -90,16 +87,10 @@ def as_folder(folder):
     return folder
 
 
-def as_list(folder):
-    as_glob(folder)
-    return [folder / "part2.parquet", *(str(folder / f"part{part}.parquet") for part in range(2))]
-
-
 SOURCES = {
     "parquet": as_parquet,
     "glob": as_glob,
     "folder": as_folder,
-    "list": as_list,
     "dataset": lambda folder: pyarrow.dataset.dataset(
         as_folder(folder), partitioning="hive", exclude_invalid_files=True
     ),
@@ -203,20 +194,6 @@ def test_a_catalog_gives_the_same_answer_on_workers(spark, frame_of, run):
     assert "rows of Spark are not read here" in str(catalog_of(frame_of(TABLE)).check())
 
 
-def test_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    as_parquet(tmp_path)
-    assert list(sf.scan("~/rows.parquet", privacy_unit="id").schema) == ["id", "g", "x"]
-    (tmp_path / "catalog.toml").write_text(
-        '[tables.rows]\nsource = ["~/rows.parquet"]\nprivacy_unit = "id"\n'
-        '[tables.parts]\nsource = ["rows.parquet", "part0.parquet"]\nprivacy_unit = "id"\n'
-    )
-    as_glob(tmp_path)
-    catalog = sf.catalog(tmp_path / "catalog.toml")
-    for name in ("rows", "parts"):
-        assert list(catalog.table(name).schema) == ["id", "g", "x"]
-
-
 NO_TABLE = [
     (["rows.parquet", "rows.csv"], "of several kinds, .csv and .parquet; give those of one"),
     (["rows.parquet", "./rows.parquet"], "'./rows.parquet' is in the list twice"),
@@ -313,34 +290,6 @@ def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         release.write(tmp_path / "out.csv")
     assert not list(tmp_path.iterdir())
-
-
-KILLED = """
-import os, signal, sys
-import pyarrow as pa
-import pyarrow.parquet as pq
-import sfumato as sf
-rows = pa.table({"id": range(200_000), "g": range(200_000)})
-question = sf.scan(rows, privacy_unit="id").group_by("g", keys=list(range(200_000))).bound(groups=1, rows=1)
-release = question.agg(n=sf.count()).release(epsilon=1)
-written = pq.ParquetWriter.write_batch
-def write_batch(self, batch):
-    written(self, batch)
-    os.kill(os.getpid(), signal.SIGKILL)
-pq.ParquetWriter.write_batch = write_batch
-release.write(sys.argv[1] + "/out.parquet")
-"""
-
-
-@pytest.mark.long
-def test_a_killed_process_leaves_nothing_that_looks_complete(tmp_path):
-    """The file has its name only when all groups are in it; what a first part shows cannot be read."""
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    (part,) = tmp_path.iterdir()
-    assert part.suffix == ".part"
-    with pytest.raises(pa.ArrowInvalid):
-        pq.read_table(part)
 
 
 def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):

@@ -8,7 +8,6 @@ import json
 import random
 import re
 import tomllib
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -63,7 +62,7 @@ TIMES = {
     "2020-{1:02d}-{0:02d}": "DATE",
     "20-{1:02d}-{0:02d}": "DATE %y-%m-%d",
     "{0} Mar 2020": "DATE %d %b %Y",
-    '"March {0}, 2020"': "DATE %B %d, %Y",
+    '"March {0}, 2020"': "DATE %B %d; %Y",
     " {0:02d}/{1:02d}/2020": "DATE %d/%m/%Y",
     "2020-{1:02d}-{0:02d}T10:20:30": "TIMESTAMP",
     "2020-{1:02d}-{0:02d} 10:20:30+02:00": "TIMESTAMP WITH TIME ZONE",
@@ -75,44 +74,31 @@ V = "BIGINT id, {} v"
 CSV = {
     **{form: (lines(lambda i, f=form: f"{i},{f.format(*day(i))}"), V.format(kind)) for form, kind in TIMES.items()},
     "decimal comma": (lines(lambda i: f"{i};{i},5", "id;v"), V.format("VARCHAR")),
-    "exponents": (lines(lambda i: f"{i},{i}e-3"), V.format("DOUBLE")),
-    "infinite": (lines(lambda i: f"{i},{['inf', '-inf', 'nan', '1'][i % 4]}"), V.format("DOUBLE")),
     "truth of R": (lines(lambda i: f"{i},{['TRUE', 'FALSE', 'NA'][i % 3]}"), V.format("BOOLEAN")),
     "large": (lines(lambda i: f"{10**20 + i},{2**63 + i}"), "HUGEINT id, UBIGINT v"),
     "larger ones": (lines(lambda i: f"{i},{10**45 + i}"), V.format("VARCHAR")),
-    "NULL": (lines(lambda i: f"{i},{'NULL' if i % 3 else i / 2}"), V.format("DOUBLE")),
     "NA in texts": (lines(lambda i: f"{i},{'NA' if i % 3 else 'DE'}"), V.format("VARCHAR")),
-    "no value": (lines(lambda i: f"{i},"), V.format("VARCHAR")),
     "mixed": (lines(lambda i: f"{i},{[1, 'a', '2020-01-01'][i % 3]}"), V.format("VARCHAR")),
     "single quotes": (written(quoting=csv.QUOTE_ALL, quotechar="'"), V.format("VARCHAR")),
-    "tabs": (written(delimiter="\t"), V.format("VARCHAR")),
     "several lines": (lines(lambda i: f'{i},"a\nb{i}"'), V.format("VARCHAR")),
     "CR LF": (lines(lambda i: f"{i},{i}", end="\r\n"), V.format("BIGINT")),
     "BOM": ("\ufeff" + lines(lambda i: f"{i},{i}"), V.format("BIGINT")),
-    "blank lines": (lines(lambda i: f"{i},{i}\n"), V.format("BIGINT")),
-    "one column": (lines(str, "id"), "BIGINT id"),
     "index of pandas": (by_pandas(), "BIGINT column0, BIGINT id, DOUBLE v, VARCHAR town"),
     "NA of pandas": (by_pandas(na_rep="NA", sep=";", decimal=","), "BIGINT column0, BIGINT id, VARCHAR v, VARCHAR town"),
     "numbered": (pandas.DataFrame([[i, 1.5, 2] for i in range(COUNT)]).to_csv(), "BIGINT column0, BIGINT 0, DOUBLE 1, BIGINT 2"),
     "write.csv": (lines(lambda i: f'"{i + 1}",{i},"x{i % 3}",NA', '"","id","v","w"'), "BIGINT column0, BIGINT id, VARCHAR v, VARCHAR w"),
     "trailing comma": (lines(lambda i: f"{i},5,", "id,v,"), "BIGINT id, BIGINT v, VARCHAR column2"),
-    "trailing comma in rows": (lines(lambda i: f"{i},5,"), V.format("BIGINT")),
     "blanks in the header": (lines(lambda i: f"{i}, 5", " id , v"), V.format("BIGINT")),
     "no header": (lines(lambda i: f"{i},5,a", ""), "BIGINT column0, BIGINT column1, VARCHAR column2"),
     "no header, but NA": (lines(lambda i: f"{i / 2},{'NA' if i % 3 == 0 else i}", ""), "DOUBLE column0, BIGINT column1"),
     "lines before the header": ("Report\n2020\n\n" + lines(lambda i: f"{i},5"), V.format("BIGINT")),
-    "years as names": (lines(lambda i: f"{i},5,6", "id,2019,2020"), "BIGINT id, BIGINT 2019, BIGINT 2020"),
     "names in quotes": (lines(lambda i: f"{i},5", '"the ""id""","it\'s, all"'), "BIGINT the \"id\", BIGINT it's; all"),
 }  # fmt: skip
 OBJECTS = {
     "struct": (lambda i: {"id": i, "v": {"planet": "Hoth"}}, V.format("STRUCT(planet VARCHAR)")),
-    "nested list": (lambda i: {"id": i, "v": [[1], [2, i], None]}, V.format("BIGINT[][]")),
     "mixed": (lambda i: {"id": i, "v": [1, "a", {"x": 1}, None][i % 4]}, V.format("JSON")),
     "map": (lambda i: {"id": i, "v": {f"k{i}": 1, f"q{i}": 2}}, V.format("MAP(VARCHAR; BIGINT)")),
     "d/m/Y": (lambda i: {"id": i, "v": "{:02d}/{:02d}/2020".format(*day(i))}, V.format("DATE %d/%m/%Y")),
-    "date in a struct": (lambda i: {"id": i, "v": {"d": f"2020-01-{1 + i % 28:02d}"}}, V.format("STRUCT(d DATE)")),
-    "numbers as texts": (lambda i: {"id": str(i), "v": f"00{i}"}, "VARCHAR id, VARCHAR v"),
-    "real": (lambda i: {"id": i, "v": i / 4}, V.format("DOUBLE")),
     "odd names": (lambda i: {"id": i, "a b, c": {"x y": 1, "size": i}}, 'BIGINT id, STRUCT("x y" BIGINT; size BIGINT) a b; c'),
     "fields that lack": (lambda i: {"id": i} | ({"v": {"a": 1}} if i % 2 else {}), V.format("STRUCT(a BIGINT)")),
 }  # fmt: skip
@@ -199,13 +185,6 @@ def test_each_way_to_declare_types_reads_the_same(name, tmp_path):
     assert not table.notes and rows_of(table._engine) == opened(path, types)
 
 
-def test_some_names_are_enough_to_find_the_header(tmp_path):
-    for name in ("index of pandas", "trailing comma", "lines before the header", "names in quotes"):
-        path = file_of(tmp_path, name)
-        names = list(DuckDBEngine.open(path).schema())
-        assert list(DuckDBEngine.open(path, types={names[-1]: "VARCHAR"}).schema()) == names
-
-
 # Types and encodings that are declared.
 
 WRONG = {
@@ -258,25 +237,6 @@ def test_formats_of_declared_types(tmp_path):
     for source in (frame, str(tmp_path / "rows.sqlite") + "/t"):
         found = opened(source, {"d": "DATE %d/%m/%Y"})
         assert found == ({"id": "BIGINT", "d": "DATE"}, ["(1, datetime.date(2020, 12, 31))", "(2, None)"])
-
-
-def test_what_needs_declared_types_says_which(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("id,day,wage\n1,31/12/2020,12 EUR\n")
-    source = {"source": str(path), "privacy_unit": "id"}
-    with pytest.raises(QueryError, match="made-up rows follow") as raised:
-        sf.scan(path, privacy_unit="id").dummy()
-    types = ast.literal_eval(re.search(r"types=(\{.*?\})$", str(raised.value))[1])
-    assert sf.scan(path, privacy_unit="id", types=types).dummy().schema["day"].type_name == "DATE"
-    with pytest.raises(QueryError, match=r"Declare the types that catalog\.table\('t'\)\.notes says"):
-        sf.catalog({"tables": {"t": source}}).dummy()
-    bounded = source | {"columns": {"wage": {"lower": 0, "upper": 9}}}
-    with pytest.raises(QueryError, match="bounds are of numbers") as raised:
-        sf.catalog({"tables": {"t": bounded}}).table("t")
-    types = tomllib.loads(str(raised.value).partition("declare ")[2])["types"]
-    assert types == {"id": "BIGINT", "day": "DATE %d/%m/%Y", "wage": "DOUBLE"}
-    table = sf.catalog({"tables": {"t": bounded | {"types": types}}}).table("t")
-    assert rows_of(table._engine)[1] == ["(1, datetime.date(2020, 12, 31), None)"]
 
 
 TOWNS = ["Köln", "Genève", "Łódź", "Αθήνα", "東京", "Bogotá"]
@@ -373,7 +333,7 @@ def test_threads_share_a_table(tmp_path):
         table = sf.scan(source, privacy_unit="id", types=types)
 
         def counted(column, table=table):
-            plan = table.filter(f"{column} > 0").bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+            plan = table.filter(f"{column} > 0").bound(rows=9).agg(n=sf.count()).plan(epsilon=1)
             (batch,) = table._engine.statistics(plan.exact, 10)
             return [v for c in batch.columns for v in c.to_pylist()]
 
@@ -413,13 +373,9 @@ def csv_with(line: bytes, quoting: int, at: int = 60, rows=OTHERS, end: str = "\
 
 CSV_LINES = {
     "carriage return": b"7,a\rb,3",
-    "carriage return at the end": b"7,ab,3\r",
     "carriage return in quotes": b'7,"a\rb",3',
     "a row behind a carriage return": b"7,ab,3\r100,g1,5",
-    "zero byte": b"7,a\0b,3",
     "not UTF-8": b"7,a\xff\xfeb,3",
-    "surrogate": b"7,\xed\xa0\x80,3",
-    "UTF-16": "7,ab,3".encode("utf-16"),
     "too many": b"7,a,3,4,5",
     "too few": b"7,a",
     "empty": b"",
@@ -427,13 +383,8 @@ CSV_LINES = {
     "open quote first": b'"7,abc,3',
     "quote alone": b'"',
     "quote in the middle": b'7,a"b,3',
-    "text behind a quote": b'7,"a"b,3',
     "doubled and open": b'7,"a"",3',
-    "long": b"7," + b"z" * 3_000_000 + b",3",
     "long and open": b'7,"' + b"z" * 3_000_000 + b",3",
-    "many fields": b"7" + b",1" * 100_000,
-    "backslash": b'7,"a\\",3',
-    "no number": b"7,a,1e999",
     "line break in quotes": b'7,"a\nb",3',
     "a row in quotes": b'7,"a\n100,g1,5\n",3',
     "header": b"id,s,x",
@@ -443,19 +394,12 @@ CSV_LINES = {
 JSON_LINES = {
     "malformed": b'{"id":7,"s":"a","x":3',
     "lone surrogate": b'{"id":7,"s":"\\ud800","x":3}',
-    "control character": b'{"id":7,"s":"a\x01b","x":3}',
-    "zero byte": b'{"id":7,"s":"a\0b","x":3}',
     "not UTF-8": b'{"id":7,"s":"\xff","x":3}',
-    "array": b'[{"id":7}]',
-    "no object": b"7",
     "empty": b"",
     "two objects": b'{"id":7}{"id":100,"s":"g1"}',
     "deep": b'{"id":7,"s":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "deep and open": b'{"id":7,"s":' + b"[" * 100_000,
-    "long": b'{"id":7,"s":"' + b"z" * 20_000_000 + b'","x":3}',
-    "many values": b'{"id":7,"s":[' + b"1," * 8_000_000 + b'1],"x":3}',
     "twice": b'{"id":7,"id":7,"s":"a","s":3}',
-    "other types": b'{"id":7,"s":{"a":[1]},"x":"no"}',
     "huge number": b'{"id":7,"x":1e99999}',
     "carriage return": b'{"id":7,"s":"a"}\r{"id":100,"s":"g1"}',
 }
@@ -479,21 +423,6 @@ def test_a_hostile_line_changes_no_other_row(tmp_path):
         if len(line) < 1 << 20:
             (tmp_path / "rows.json").write_bytes(json_with(line))
             assert others(tmp_path / "rows.json") == EXPECTED, name
-
-
-@pytest.mark.long
-def test_a_hostile_line_of_either_quoting_and_behind_the_first_rows(tmp_path):
-    for name, line in CSV_LINES.items():
-        quoting = QUOTING["open" not in name and "quotes" not in name]
-        (tmp_path / "rows.csv").write_bytes(csv_with(line, quoting))
-        assert others(tmp_path / "rows.csv") == EXPECTED, name
-    for name in ("long", "many values"):
-        (tmp_path / "rows.json").write_bytes(json_with(JSON_LINES[name]))
-        assert others(tmp_path / "rows.json") == EXPECTED, name
-    for name in ("carriage return", "open quote", "too many", "not UTF-8", "long"):
-        for file, line in (("rows.csv", CSV_LINES[name]), ("without.csv", b"7,a,3")):
-            (tmp_path / file).write_bytes(csv_with(line, QUOTING[0], 30_000, OTHERS * 300))
-        assert others(tmp_path / "rows.csv", None) == others(tmp_path / "without.csv", None)
 
 
 def test_a_hostile_line_moves_no_header(tmp_path):
@@ -569,23 +498,6 @@ def test_an_open_quote_of_one_line_takes_no_other_along(tmp_path):
         assert [row[0] for row in read] == ["100", "101", "102", "104"], line
 
 
-@pytest.mark.long
-@tried(500)
-@given(
-    st.sampled_from([b"7,", b'"7",', b'7,"']),
-    st.lists(st.sampled_from([b'"', b",", b"\r", b"\0", b"\xff", b"\xc3", b"a", b" ", b"\\", b"3"]) | st.binary(max_size=3)),
-    st.sampled_from(QUOTING),
-    st.sampled_from(["\n", "\r\n"]),
-    st.sampled_from([7, 50, 1 << 20]),
-)  # fmt: skip
-def test_noise_in_csv(tmp_path_factory, start, noise, quoting, end, block):
-    path = tmp_path_factory.getbasetemp() / "noise.csv"
-    line = start + b"".join(noise).replace(b"\n", b"")
-    path.write_bytes(csv_with(line, quoting, 3, OTHERS[:6], end))
-    found = [row for row in fields(path, block) if not (row[0] or "").startswith("7")]
-    assert found == [tuple(map(str, row)) for row in OTHERS[:6]]
-
-
 PIECES = [
     b'"',
     b",",
@@ -646,44 +558,3 @@ def test_some_lines_at_once_are_read_as_one_by_one(tmp_path):
 @given(TEXT, st.sampled_from([4, 9, 1 << 20]))
 def test_all_lines_at_once_are_read_as_one_by_one(tmp_path_factory, text, block):
     check_blocks(tmp_path_factory.getbasetemp(), text, block)
-
-
-@pytest.mark.long
-@tried(150)
-@given(
-    st.lists(
-        st.tuples(*[st.text(st.sampled_from('a",\n\r \0é;\t1'), max_size=6)] * 3), min_size=1, max_size=5
-    ),
-    st.sampled_from(["\n", "\r\n"]),
-    st.sampled_from([3, 17, 1 << 20]),
-)
-def test_csv_that_is_written_well_is_read_as_it_was(tmp_path_factory, rows, end, block):
-    """Any text can stand in quotes, rows of others too: it stays in its field."""
-    path = tmp_path_factory.getbasetemp() / "well.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([list(TYPES), *rows])
-    assert fields(path, block) == [tuple(field or None for field in row) for row in rows]
-
-
-@pytest.mark.long
-@tried(15)
-@given(st.lists(st.tuples(st.integers(8, 40), st.binary(max_size=2))), st.sampled_from([7, 1 << 20]))
-def test_noise_in_json(tmp_path_factory, cuts, block):
-    path = tmp_path_factory.getbasetemp() / "noise.json"
-    line = b'{"id":7,"s":"a\\u00e4","x":[{"b":1.5}]}'
-    for at, noise in cuts:
-        line = line[:at] + noise.replace(b"\n", b"") + line[at + 1 :]
-    path.write_bytes(json_with(line))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizes, "TEXT_BYTES", block)
-        assert others(path) == EXPECTED
-
-
-@pytest.mark.long
-def test_a_line_of_delimiters_alone_takes_no_memory(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_bytes(b"id,s,x\n7" + b"," * 30_000_000 + b"\n100,a,3\n")
-    tracemalloc.start()
-    assert fields(path, 1 << 20) == [("100", "a", "3")]
-    assert tracemalloc.get_traced_memory()[1] < 200_000_000
-    tracemalloc.stop()

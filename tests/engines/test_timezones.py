@@ -230,19 +230,6 @@ def test_a_catalog_names_a_zone_and_a_text_another(noise_free):
         sf.catalog({"timezone": "UTC", "tables": {"hours": declared}}, timezone="UTC")
 
 
-def test_units_of_a_catalog_keep_their_own_zone():
-    """A query that names another zone changes no privacy unit."""
-    weeks = {"source": HOURS, "privacy_unit": ["id", "date_trunc('week', z)"]}
-    known = sf.catalog({"timezone": "Europe/Berlin", "tables": {"hours": weeks}})
-    declared = known.declaration("hours")
-    assert declared.unit_timezone == "Europe/Berlin"
-    asked = known.table("hours")
-    moved = asked._engine.in_timezone("Asia/Tokyo")
-    assert moved.origin.parts == asked._engine.origin.parts and moved.origin.timezone == "Europe/Berlin"
-    one = sf.scan(HOURS, privacy_unit=["id", "date_trunc('week', z)"], timezone="Asia/Tokyo")
-    assert "read in Asia/Tokyo" in str(one.notes)
-
-
 def test_a_zone_that_is_not_known_is_refused():
     for zone in ("Nowhere/At_all", "+01:00", "", 3, None, "UTC'; DROP TABLE x; --"):
         with pytest.raises(ParameterError, match="must be the name of a time zone, such as 'UTC'"):
