@@ -95,6 +95,14 @@ def test_looks_are_shared(people, monkeypatch):
     assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
 
 
+@SEEDED
+def test_questions_of_other_rows_share_no_look(people):
+    tables = (people, people.filter("x > 5"))
+    asked = [one.group_by("product", keys=PRODUCTS).bound(**OPEN).agg(n=sf.count()) for one in tables]
+    found = sf.advise(people, asked, epsilon=4, unsafe_words=SeededWords(1)).found
+    assert len(found) == 2 and found[1].value["units"] < 0.6 * found[0].value["units"]
+
+
 @pytest.mark.long
 @SEEDED
 def test_expected_errors_are_those_of_releases(people, advice):

@@ -111,6 +111,7 @@ def test_a_binding_limit_speaks_up_with_what_to_ask():
     assert first.startswith(f"about {finding.share:.0%} ± "), first
     assert first.endswith("units were beyond groups=1: ask with groups=5")
     assert any("were above upper=40: ask with a larger upper" in one for one in rest)
+    assert [one.suggestion for one in release.diagnostics.findings() if one.limit == "lower=0"] == [None]
     assert rest[-1] == "In shares of rows, each id counts with at most 5 of them."
     shown = release.diagnostics.to_arrow(0.9)
     assert shown.column_names == ["limit", "of", "share", "half_width", "confidence", "suggestion"]
@@ -169,6 +170,7 @@ def test_drawn_once_in_one_place(in_child):
     assert told.drawn
     assert not release.drawn
     assert told.to_arrow().equals(once)
+    assert told.to_arrow(0.9)["share"].equals(once["share"])
     assert release.diagnostics is told
     assert release.spent == (1.0, 1e-6)
 
