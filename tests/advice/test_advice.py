@@ -72,6 +72,7 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
     assert (people.groups, people.rows, people.better) == (None, None, None)
 
 
+@pytest.mark.long
 @SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""

@@ -70,6 +70,7 @@ def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     assert found.content["left out"] == ["rows", share]
 
 
+@pytest.mark.long
 @SEEDED
 def test_bounds_and_limits_may_both_be_found():
     question = asked(baskets(), m=sf.mean("x", lower="auto", upper="auto"))

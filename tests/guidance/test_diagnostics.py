@@ -276,6 +276,7 @@ AGGREGATES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
