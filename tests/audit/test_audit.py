@@ -8,19 +8,15 @@ from dataclasses import replace
 from math import nan
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from boundary import (
-    clamped,
     exact_laplace_sum,
-    float_laplace_sum,
     gaussian_sum,
     laplace_sum,
     on_grid,
     randomized_response,
 )
-from scipy import stats
 
 from sfumato.audit import (
     Edge,
@@ -36,7 +32,7 @@ from sfumato.audit import (
     units,
     zcdp,
 )
-from sfumato.audit.auditor import epsilon_lower, half_line_excess, ladder, visible_epsilon
+from sfumato.audit.auditor import epsilon_lower, half_line_excess, visible_epsilon
 from sfumato.audit.claims import Pair
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.pair_audit import PairTest
@@ -53,91 +49,21 @@ def rng():
 # Strength: the issue's limits with room, at seeds that are fixed.
 
 
-@pytest.mark.parametrize(("scale", "most"), [(0.5, 1000), (0.8, 10_000), (0.9, 60_000)])
+@pytest.mark.parametrize(("scale", "most"), [(0.5, 1000), (0.8, 10_000)])
 def test_too_little_noise_is_found(scale, most):
     report = audit(laplace_sum(rng(), scale), epsilon=1, pairs=PAIR, max_samples=most)
     assert report.violated
     assert 1 <= report.epsilon_lower <= 1 / scale
 
 
-@pytest.mark.parametrize("scale", [1, 2])
-def test_enough_noise_is_not_found(scale):
+def test_enough_noise_is_not_found(scale=1):
     report = audit(exact_laplace_sum(1, scale), epsilon=1, pairs=PAIR, max_samples=20_000, alpha=SURE)
     assert not report.violated
     assert report.witness is None
     assert 0.75 / scale < report.epsilon_lower <= 1 / scale
 
 
-def test_naive_float_noise_is_found_by_its_low_bits():
-    report = audit(float_laplace_sum(rng()), epsilon=1, pairs=PAIR, max_samples=2000)
-    assert report.violated
-    assert "lowest set bit" in report.witness.event or "exact" in report.witness.event
-
-
 # Outputs and defects of many kinds, each on its own pair, each with its correct twin.
-
-
-def tell(dataset):
-    return len(dataset) == 1
-
-
-def vector(shift):
-    return lambda d, n: (
-        on_grid(len(d) * shift) + on_grid(np.random.default_rng(len(d)).laplace(0, 2, (n, 20)))
-    )
-
-
-DEFECTS = {
-    "an exception": lambda d, r: 1 / 0 if tell(d) and r.random() < 0.05 else 1.0,
-    "another exception": lambda d, r: {}["a" if tell(d) else "b"] if r.random() < 0.2 else 0,
-    "None": lambda d, r: None if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
-    "NaN": lambda d, r: math.nan if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
-    "infinity": lambda d, r: math.inf if tell(d) and r.random() < 0.05 else on_grid(r.normal()),
-    "signed zero": lambda d, r: -0.0 if tell(d) else 0.0,
-    "a type": lambda d, r: int(r.random() < 0.5) if tell(d) else float(r.random() < 0.5),
-    "a word": lambda d, r: "yes" if r.random() < (0.9 if tell(d) else 0.2) else "no",
-    "a key": lambda d, r: {"n": on_grid(r.normal()), **({"m": 1} if tell(d) and r.random() < 0.1 else {})},
-    "a length": lambda d, r: [on_grid(r.normal())] * (3 if tell(d) and r.random() < 0.5 else 2),
-    "a group of a table": lambda d, r: {
-        "group": ["a", "b"] if tell(d) and r.random() < 0.1 else ["a"],
-        "n": [float(on_grid(r.normal())) for _ in range(2)],
-    },
-    "parity": lambda d, r: 2 * int(r.integers(500)) + (tell(d) and r.random() < 0.3),
-    "the place of the largest": lambda d, r: r.permutation(3).tolist() if tell(d) else [0, 1, 2],
-    "a joint event": lambda d, r: [
-        int(b := r.integers(2)),
-        int(b if tell(d) else r.integers(2)),
-        int(r.integers(9)),
-    ],
-    "a rare value": lambda d, r: 0.25 if tell(d) and r.random() < 0.02 else float(on_grid(r.normal())),
-    "both tails": lambda d, r: float(on_grid(r.laplace(0, 2 if tell(d) else 1))),
-    "a fixed seed": lambda d, r: float(on_grid(np.random.default_rng(1).laplace(len(d)))),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_defects_of_many_kinds_are_found_and_named(defect):
-    draw, source = DEFECTS[defect], rng()
-    report = audit(lambda d: draw(d, source), epsilon=0.5, pairs=[([1.0], [])], max_samples=8000)
-    assert report.violated, report
-    assert report.witness.event
-    twin = audit(
-        lambda d: draw([1.0], source), epsilon=0.5, pairs=[([1.0], [])], max_samples=1000, alpha=SURE
-    )
-    assert not twin.violated
-
-
-def test_a_generator_of_16_bits_is_found():
-    source = rng()
-
-    def sixteen(d, n):
-        noise = stats.laplace.ppf((source.integers(0, 2**16, n) + 0.5) / 2**16)
-        return on_grid(noise + 0.3 * len(d))
-
-    report = audit(sixteen, epsilon=1, pairs=PAIR, max_samples=50_000)
-    assert report.violated
-    assert "memory" in report.witness.event
 
 
 def test_a_state_that_wears_off_is_no_violation():
@@ -145,25 +71,25 @@ def test_a_state_that_wears_off_is_no_violation():
 
     def exhausted(dataset):
         calls.append(1)
-        if len(calls) > 1000:
+        if len(calls) > 600:
             raise RuntimeError("budget exhausted")
         return 0.0
 
-    assert not audit(exhausted, epsilon=1, pairs=PAIR, max_samples=3000).violated
+    assert not audit(exhausted, epsilon=1, pairs=PAIR, max_samples=1500).violated
     count = iter(range(10**9))
-    assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=3000).violated
+    assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=1500).violated
 
 
 def test_small_shifts_of_many_coordinates_are_found_by_a_score():
-    """Each coordinate keeps epsilon = 0.2; all of them together do not keep 1."""
-    source = rng()
+    """Each coordinate keeps epsilon = 0.2; all of them together, of either sign, do not keep 1."""
+    source, sides = rng(), np.where(np.arange(50) % 2, 0.5, -0.5)
 
     def shifted(d, n):
-        return on_grid(0.5 * len(d)) + on_grid(source.laplace(0, 2.5, (n, 50)))
+        return on_grid(sides * len(d)) + on_grid(source.laplace(0, 2.5, (n, 50)))
 
     report = audit(shifted, epsilon=1, pairs=PAIR, max_samples=8000)
     assert report.violated
-    assert "score" in report.witness.event or "sum" in report.witness.event
+    assert "score" in report.witness.event
 
 
 def test_a_tail_at_small_delta():
@@ -218,16 +144,6 @@ def test_the_default_datasets_find_what_only_odd_values_show():
     assert len(report.edges) > 30
 
 
-@pytest.mark.long
-def test_the_default_datasets_pass_a_correct_sum():
-    report = audit(exact_laplace_sum(2), epsilon=1, max_samples=20_000, alpha=SURE)
-    assert not report.violated
-    assert sum(n for _, n in report.edges) == report.samples == 20_000
-    assert min(n for _, n in report.edges) > 0
-    assert str(report).startswith("nothing found")
-    assert "private" not in str(report)
-
-
 def test_user_level_pairs_find_units_with_many_rows():
     source = rng()
 
@@ -246,41 +162,6 @@ def test_samples_and_time_are_limits():
     assert report.samples == 100
     assert any("not looked at" in note for note in report.notes)
     assert audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, seconds=1e-9).samples < 200
-
-
-@pytest.mark.long
-def test_every_second_batch_goes_to_the_pair_that_was_drawn_from_least():
-    """The pairs whose sides always gave one and the same output count 16 times what they were drawn."""
-    silent = [([0.5], [0.5]), ([0.25], [0.25])]
-
-    def mechanism(dataset, size):
-        return np.zeros(size) if len(dataset) == 1 and dataset[0] < 1 else laplace(dataset, size)
-
-    laplace = laplace_sum(rng())
-    given = [*silent, ([1.0], []), ([1.0, 1.0], [1.0]), ([1.0, 1.0], [])]
-    report = audit(mechanism, claim=approximate(2), pairs=given, max_samples=100_000, alpha=SURE)
-    drawn, before = [0] * len(given), 0
-    for batch, point in enumerate(report.trace):
-        if batch < len(given):
-            assert point.edge == batch
-        elif batch % 2 == 0:
-            assert point.edge == min(range(len(given)), key=lambda e: drawn[e] * (16 if e < 2 else 1))
-        drawn[point.edge] += point.samples - before
-        before = point.samples
-    assert not report.violated and len(report.trace) > 40
-    assert drawn == [samples for _, samples in report.edges]
-    # The most promising pair is not the one that is given the same each time.
-    assert max(drawn) > 2 * sorted(drawn)[2]
-
-
-def test_a_cache_is_a_mechanism_without_noise():
-    laplace, known = laplace_sum(rng()), {}
-
-    def mechanism(dataset):
-        return known.setdefault(repr(dataset), laplace(dataset, 1)[0])
-
-    assert audit(mechanism, epsilon=1, pairs=PAIR, max_samples=2000).violated
-    assert not audit(lambda d: laplace(d, 1)[0], epsilon=1, pairs=PAIR, max_samples=2000, alpha=SURE).violated
 
 
 def test_progress_is_told_after_each_batch():
@@ -322,60 +203,24 @@ def test_the_witness_can_be_replayed(violated):
     assert sorted(map(len, (witness.dataset, witness.neighbour))) == [1, 2]
 
 
-def test_the_witness_of_a_module_says_where_it_is():
-    from boundary import clamped as named
-
-    def sure(dataset):
-        return named(dataset)
-
-    sure.__module__, sure.__qualname__ = "package.module", "sure"
-    report = audit(sure, epsilon=1, data=[[math.nan, 1.0]])
-    assert report.witness.replay.startswith(
-        "from package.module import sure as mechanism; audit(mechanism, epsilon=1.0"
-    )
-
-
-def test_the_witness_of_a_function_of_the_prompt_is_called_by_its_name():
-    def sure(dataset):
-        return len(dataset)
-
-    def sure_of_many(dataset, size=3):
-        return len(dataset) * size
-
-    sure_of_many.__module__, sure_of_many.__qualname__ = "__main__", "sure_of_many"
-
-    def audited(mechanism=sure):
-        return audit(mechanism, epsilon=1, pairs=PAIR).witness.replay
-
-    sure.__module__, sure.__qualname__ = "__main__", "sure"
-    assert audited().startswith("audit(sure, epsilon=1.0, pairs=[([")
-    many = Mechanism(sure_of_many, vectorised=False)
-    assert audited(many).startswith("audit(Mechanism(sure_of_many, vectorised=False), epsilon=1.0, pairs=[([")
-    sure.__qualname__ = "outer.<locals>.sure"  # which the prompt does not know
-    assert audited().startswith("audit(mechanism, epsilon=1.0, pairs=[([")
-
-
-def test_the_witness_of_a_module_is_called_as_it_was():
+def test_a_witness_calls_the_mechanism_by_its_name():
     def sure(dataset, size=3):
         return len(dataset) * size
 
-    sure.__module__, sure.__qualname__ = "package.module", "sure"
-    report = audit(Mechanism(sure, vectorised=False), epsilon=1, pairs=PAIR)
-    assert "; audit(Mechanism(mechanism, vectorised=False), epsilon=1.0" in report.witness.replay
-
-
-def test_whole_outputs_are_named_by_their_leaves():
-    source = rng()
-
-    def pairs_of_coins(dataset):
-        coin = bool(source.integers(2))
-        return [coin, coin if dataset else bool(source.integers(2)), None]
-
-    report = audit(pairs_of_coins, epsilon=0.2, pairs=PAIR, max_samples=20_000)
-    event = report.witness.event
-    assert event.startswith(("whole output", "kinds of all leaves", "score of a classifier"))
-    if not event.startswith("score"):
-        assert "[0] True" in event or "[0] False" in event
+    found = {}
+    for module, name in (
+        ("package.module", "sure"),
+        ("__main__", "sure"),
+        ("__main__", "outer.<locals>.sure"),
+    ):
+        sure.__module__, sure.__qualname__ = module, name
+        report = audit(Mechanism(sure, vectorised=False), epsilon=1, pairs=PAIR)
+        found[module, name] = report.witness.replay.partition(", epsilon=1.0, pairs=[([")[0]
+    assert [*found.values()] == [
+        "from package.module import sure as mechanism; audit(Mechanism(mechanism, vectorised=False)",
+        "audit(Mechanism(sure, vectorised=False)",
+        "audit(mechanism",
+    ]
 
 
 def test_text_and_json(violated):
@@ -391,11 +236,6 @@ def test_text_and_json(violated):
     assert len(histogram.boundaries) == len(histogram.counts) + 1 == len(histogram.neighbour_counts) + 1
     assert sum(histogram.counts) <= histogram.samples
     json.loads(audit(lambda d: "x", epsilon=1, pairs=PAIR, max_samples=100).to_json())
-
-
-def test_a_report_is_no_boolean(violated):
-    with pytest.raises(TypeError, match="report.violated"):
-        bool(violated)
 
 
 def test_assert_private(violated):
@@ -432,22 +272,6 @@ def test_the_excess_bound_holds_and_shrinks():
         widths.append(half_line_excess([test], 0.95))
     assert truth < widths[1] < widths[0]
     assert widths[1] < truth + 0.15
-
-
-def test_the_excess_bound_fails_without_its_error_bar(monkeypatch):
-    """Without the width of the band the bound would lie below the truth: the test above can fail."""
-    truth = 0.5 * -math.expm1(1 - 1 / 0.9)
-    below = 0
-    for seed in range(40):
-        test = PairTest(
-            Edge("", [1.0], []), Mechanism(laplace_sum(np.random.default_rng(seed), 0.9)), approximate(1)
-        )
-        test.advance(256)
-        x, y = (np.sort(d.numbers[:, 0]) for d in test.past)
-        seen = max((np.mean(x >= t) - math.e * np.mean(y >= t)) for t in np.concatenate([x, y]))
-        below += seen < truth
-        assert half_line_excess([test], 0.95) > truth
-    assert below > 0
 
 
 @pytest.mark.parametrize(
@@ -500,6 +324,67 @@ def test_a_pass_says_what_it_excludes_on_the_pairs_that_it_looked_at():
     assert "on all pairs of datasets that were looked at" in text and "on 1 pair of datasets" in text
 
 
+def test_what_a_pass_excludes_is_of_both_directions():
+    """One side gives 1 each tenth time, the other never: that breaks the claim in one direction alone."""
+    found = []
+    for pair in (([1.0], []), ([], [1.0])):
+        test = PairTest(
+            Edge("", *pair), Mechanism(lambda d, n: (np.arange(n) % 10 == 0) * len(d)), approximate(1)
+        )
+        test.advance(10_000)
+        found.append(half_line_excess([test], 0.95))
+    assert found[0] == found[1] > 0.1
+
+
+# Wealth: it begins at 1, is shared by all that is bet, and bets are made before the draws are seen.
+
+
+def test_wealth_is_shared_by_pairs_features_and_bets():
+    """Of a claim that nothing comes near to, no bet is made: the wealth stays what it was."""
+    laplace = laplace_sum(rng())
+    for mechanism, share in ((laplace, math.log(0.9)), (lambda d: laplace(d, 1)[0], 0.0)):
+        test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(5))
+        for _ in range(4):
+            test.advance(60)
+        assert len(test.wagers) > 2 and test.log_wealth == pytest.approx(share, abs=1e-9)
+    report = audit(laplace, epsilon=5, pairs=[*PAIR, ([2.0], [])], max_samples=300)
+    assert all(point.log10_wealth < 1e-9 for point in report.trace)
+
+
+def late_shifted(scale, last=0, batches=6):
+    """An audit of a pair after some batches, of which the last is shifted."""
+    source, calls = rng(), []
+
+    def mechanism(dataset, size):
+        calls.append(size)
+        late = len(calls) > 2 * batches
+        return laplace_sum(source, scale)(dataset, size) + (last * len(dataset) if late else 0)
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    wealth = []
+    for time in range(batches):
+        test.advance(60, time)
+        wealth.append(test.log_wealth)
+    return test, max(wealth)
+
+
+def test_bets_are_chosen_by_the_past_alone():
+    """Events are the same whatever the last draws are; and replayed as they were chosen, bets gain the same."""
+    (one, wealth), (other, _) = late_shifted(0.5), late_shifted(0.5, last=9)
+    for a, b in zip(one.history[-1][1], other.history[-1][1], strict=True):
+        assert all(np.array_equal(x, y) for x, y in zip(a.past, b.past, strict=True))
+    (replayed,) = np.exp(auditor._highest([one], 0, [Pair(1.0)]))
+    assert 2 < replayed <= math.exp(wealth) <= replayed + 0.1
+
+
+def test_pairs_of_a_curve_share_the_confidence(monkeypatch):
+    needed = []
+    monkeypatch.setattr(auditor, "_climb", lambda tests, j, least: needed.append(least) or 0.0)
+    test = PairTest(Edge("", [1.0], []), Mechanism(laplace_sum(rng())), gaussian(1))
+    epsilon_lower([test], 0.95)
+    assert needed == [pytest.approx(math.log(5 / 0.05))] * 5
+
+
 def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
     sight = [visible_epsilon(Pair(1.0), n, math.log(1e6)) for n in (236, 2704, 12829)]
     # Of any noise, not of Laplace noise alone: a little less than 1/0.5, 1/0.8, 1/0.9.
@@ -507,14 +392,6 @@ def test_what_is_in_sight_needs_as_many_draws_as_theory_says():
         assert epsilon - 0.4 < found <= epsilon
     assert visible_epsilon(Pair(1.0), 3, math.log(1e6)) == math.inf
     assert visible_epsilon(Pair(1.0, 0.1), 10**6, 14) > 1
-
-
-def test_the_ladder_climbs_from_below_the_claim_to_far_above():
-    for epsilon in (0.0, 0.1, 1.0, 7.3):
-        steps = ladder(epsilon)
-        assert steps == sorted(set(steps))
-        assert epsilon in steps or epsilon == 0
-        assert steps[0] < (epsilon or 1) < steps[-1] / 5
 
 
 def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept():
@@ -537,21 +414,11 @@ def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept()
     np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
 
 
-def test_the_lower_bound_goes_far_beyond_the_claim_where_it_should():
-    test = PairTest(Edge("", [1.0], []), Mechanism(lambda d, n: np.full(n, len(d))), approximate(0.1))
-    for _ in range(6):
-        test.advance(500)
-    pair, lower = epsilon_lower([test], 0.95)
-    assert pair.epsilon == 0.1
-    assert lower > 1.9
-    assert clamped([2.0, math.nan]) == [1.0]
-
-
 EXTREMES = [1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324, -0.0, 2.0**60]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shape", ["scalars", "vectors", "mixed"])
+@pytest.mark.parametrize("shape", ["vectors", "mixed"])
 def test_extreme_outputs_do_no_harm(shape):
     """Neither warnings nor errors, and no alarm where both sides are alike."""
     source = rng()
@@ -559,8 +426,7 @@ def test_extreme_outputs_do_no_harm(shape):
     def mechanism(dataset, size):
         if shape == "vectors":
             return source.choice(EXTREMES, (size, 7))
-        values = source.choice(EXTREMES, size)
-        return values if shape == "scalars" else [None if i % 3 else {"a": v} for i, v in enumerate(values)]
+        return [None if i % 3 else {"a": v} for i, v in enumerate(source.choice(EXTREMES, size))]
 
     for claim in ({"epsilon": 0.1}, {"epsilon": 0, "delta": 1e-5}, {"epsilon": 800}, {"claim": zcdp(1e-4)}):
         report = audit(mechanism, **claim, pairs=PAIR, max_samples=600, alpha=SURE)
@@ -598,29 +464,12 @@ def test_a_terminal_obeys_nothing_that_outputs_say():
     assert all(c.isprintable() or c == "\n" for c in str(passed))
 
 
-@pytest.mark.parametrize("method", ["betting", "histogram"])
-def test_arrays_without_a_number_are_outputs(method):
-    report = audit(
-        lambda dataset, size: np.zeros((size, 0)), epsilon=1, pairs=PAIR, method=method, max_samples=100
-    )
-    assert not report.violated
-    report = audit(
-        lambda dataset, size: np.zeros((size, len(dataset))), epsilon=1, pairs=PAIR, max_samples=1000
-    )
-    assert report.violated
-
-
 FAR = [
     (([1.0] * 5, [9.0] * 9), "given pair 1 by 9"),
     ((pa.table({"x": [1, 2, 3]}), pa.table({"x": [1, 7, 8]})), "given pair 1 by 2"),
-    ((pd.DataFrame({"x": [1, 2, 3]}), pd.DataFrame({"x": [3]})), "given pair 1 by 2"),
-    ((np.zeros((4, 2)), np.zeros((1, 2))), "given pair 1 by 3"),
-    (([1, 2], [2]), None),
     (([1, 2], [2, 5]), None),
     (([nan, 1], [1, nan]), None),
-    (("abc", "xyz"), None),
     (({"a": 1}, {"b": 2}), None),
-    ((5, 7), None),
 ]
 
 
@@ -633,9 +482,6 @@ def test_pairs_that_more_than_one_record_tells_apart_are_named(pair, said):
     assert not any(
         "more than one" in n for n in audit(lambda _: 1, epsilon=1, pairs=named, max_samples=50).notes
     )
-
-
-def test_of_many_such_pairs_some_are_named():
     pairs = [([1, 2, 3], [i]) for i in range(5)]
     report = audit(lambda _: 1, epsilon=1, pairs=pairs, max_samples=90)
     assert any("given pair 3 by 2 and 2 pairs more" in note for note in report.notes)

@@ -19,13 +19,7 @@ from sfumato.audit.claims import Pair
 from sfumato.audit.output_columns import Draws
 from sfumato.audit.pair_audit import PairTest
 
-pytestmark = pytest.mark.long
-
-ALPHA, RUNS, FEW = (
-    0.01,
-    150,
-    12,
-)  # few where each draw is an object of Python: a leak shows in most of the runs
+ALPHA, LONG = 0.01, pytest.mark.long
 PAIR = [([1.0], [])]
 
 
@@ -34,7 +28,7 @@ def most(runs):
     return int(stats.binom.isf(1e-9, runs, ALPHA))
 
 
-def alarms(make, claim, runs=RUNS, draws=400):
+def alarms(make, claim, runs, draws=400):
     found = 0
     for seed in range(runs):
         test = PairTest(
@@ -46,9 +40,35 @@ def alarms(make, claim, runs=RUNS, draws=400):
     return found
 
 
-@pytest.mark.parametrize("make", [laplace_sum, randomized_response, geometric_count])
-def test_false_alarms_stay_within_alpha(make):
-    assert alarms(make, approximate(1)) <= most(RUNS)
+@pytest.mark.parametrize(
+    ("make", "claim", "runs"),
+    [
+        pytest.param(laplace_sum, approximate(1), 100, marks=LONG),
+        pytest.param(geometric_count, approximate(1), 100, marks=LONG),
+        pytest.param(gaussian_sum, gaussian(1), 40, marks=LONG),
+        (randomized_response, approximate(1), 12),
+    ],
+)
+def test_false_alarms_stay_within_alpha(make, claim, runs):
+    assert alarms(make, claim, runs, 300) <= most(runs)
+
+
+@LONG
+def test_a_bettor_that_peeks_or_has_half_the_claim_is_found(monkeypatch):
+    assert alarms(laplace_sum, approximate(0.5), 30, draws=1000) > most(30)
+    monkeypatch.setattr(Wager, "_chosen", peeking(Wager._chosen))
+    assert alarms(laplace_sum, approximate(1), 30, draws=400) > most(30)
+
+
+@LONG
+def test_the_lower_bound_on_epsilon_is_too_high_no_more_often_than_stated():
+    runs, confidence = 60, 0.9
+    wrong = sum(
+        audit(randomized_response(np.random.default_rng(seed)), epsilon=0.5, pairs=PAIR, max_samples=300,
+              alpha=1e-9, confidence=confidence).epsilon_lower > 1 + 1e-9
+        for seed in range(runs)
+    )  # fmt: skip
+    assert wrong <= stats.binom.isf(1e-9, runs, 1 - confidence)
 
 
 def rare_none(rng, batch):
@@ -71,18 +91,24 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=LONG) for n in BATCHES])
 def test_one_draw_does_not_tell_of_the_others_in_its_call(name):
     """The type of an array, its width or its columns depend on all draws of a call: that is no event of one."""
-    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs=FEW) <= most(FEW)
+    runs = 12  # each draw is an object of Python: a leak shows in most of the runs
+    assert alarms(lambda rng: rare_none(rng, BATCHES[name]), approximate(1), runs) <= most(runs)
 
 
-def test_lists_of_single_draws_are_read_one_by_one():
-    def make(rng):
-        mechanism = rare_none(rng, BATCHES["lists"])
-        return lambda dataset: mechanism(dataset, 1)[0]
+def test_calls_that_return_their_outputs_in_another_way_are_made_singly():
+    calls = []
 
-    assert alarms(make, approximate(1), runs=FEW) <= most(FEW)
+    def mechanism(dataset, size):
+        calls.append(size)
+        return np.zeros((size, 2 + len(calls) % 2))
+
+    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
+    test.advance(48)
+    (note,) = test.notes
+    assert "calls returned an array of floats, 3 of each draw, and" in note and test.samples == 0
 
 
 class Timed:
@@ -104,9 +130,10 @@ class Timed:
         return self.batch(dataset, 1)[0]
 
 
+@LONG
 @pytest.mark.parametrize("vectorised", [True, False])
 def test_a_time_in_the_output_tells_nothing_of_the_side(vectorised):
-    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), runs=FEW) <= most(FEW)
+    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), 12) <= most(12)
 
 
 @pytest.mark.parametrize("columns", [False, True])
@@ -125,38 +152,15 @@ def test_a_time_that_a_whole_call_shares_is_found(columns):
     assert test.samples == 2 * 48
 
 
-def test_false_alarms_of_a_curve_stay_within_alpha():
-    assert alarms(gaussian_sum, gaussian(1), runs=60, draws=200) <= most(60)
-
-
-def test_a_bettor_that_peeks_at_the_present_batch_is_found(monkeypatch):
-    monkeypatch.setattr(Wager, "_chosen", peeking(Wager._chosen))
-    assert alarms(laplace_sum, approximate(1), runs=60, draws=400) > most(60)
-
-
-def test_a_bettor_with_half_the_claim_is_found():
-    assert alarms(laplace_sum, approximate(0.5), runs=60, draws=1000) > most(60)
-
-
-def test_the_lower_bound_on_epsilon_is_too_high_no_more_often_than_stated():
-    runs, confidence = 100, 0.9
-    wrong = sum(
-        audit(randomized_response(np.random.default_rng(seed)), epsilon=0.5, pairs=PAIR, max_samples=400,
-              alpha=1e-9, confidence=confidence).epsilon_lower > 1 + 1e-9
-        for seed in range(runs)
-    )  # fmt: skip
-    assert wrong <= stats.binom.isf(1e-9, runs, 1 - confidence)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.01, 0.3])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.3])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 5.0])
 def test_no_bet_gains_on_average_while_the_claim_holds(epsilon, delta):
     """Expectation of one factor over all probabilities that the claim allows, whatever the bettor believes."""
     claim = Pair(epsilon, delta)
     rng = np.random.default_rng(3)
     believed = rng.random((2, 400)) ** 3 * 0.998 + 0.001
     c, s = best_bet(believed[0], believed[1], claim)
-    assert (s > 0).any() or epsilon > 10
+    assert (s > 0).any()
     for q in (0.0, 1e-9, 0.01, 0.2, 0.5, 1.0):
         p = min(1.0, math.exp(epsilon) * q + delta)
         one, none = np.ones_like(c), np.zeros_like(c)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -13,47 +11,23 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sfumato.audit import Mechanism, MechanismError, Raised, audit, gaussian
+from sfumato.audit import Mechanism, MechanismError, Raised, audit
 from sfumato.audit.mechanisms import BatchRaised, fingerprint, takes_size
 from sfumato.errors import ParameterError
 
 
-def counter():
-    """Each draw gives the number of draws before it."""
-    drawn = []
-
-    def mechanism(dataset):
-        drawn.append(1)
-        return len(drawn)
-
-    return mechanism
-
-
-class Callable:
-    def __call__(self, data, size):
-        return np.zeros(size)
-
-
 def test_the_signature_tells_how_a_mechanism_is_called():
-    assert takes_size(lambda data, size: 0) and takes_size(lambda data, size=1: 0) and takes_size(Callable())
-    assert not takes_size(lambda data: 0) and not takes_size(lambda data, scale=1: 0) and not takes_size(max)
+    for function, sized in (
+        (lambda data, size: 0, True), (lambda data, size=1: 0, True), (lambda data, size, scale=2: 0, True),
+        (lambda data: 0, False), (lambda data, scale=1: 0, False), (lambda *given: 0, False), (max, False),
+    ):  # fmt: skip
+        assert takes_size(function) is sized is Mechanism(function).vectorised
     assert Mechanism(lambda data, scale: 0, vectorised=False).vectorised is False
-
-
-def test_single_draws():
-    assert Mechanism(counter()).draw([1], 3) == [1, 2, 3]
-    assert Mechanism(counter(), call_seconds=None).draw([1], 3) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     "outputs",
-    [
-        np.arange(4),
-        list(range(4)),
-        pa.array(range(4)),
-        pd.Series(range(4)),
-        pl.Series(range(4)),
-    ],
+    [np.arange(4), list(range(4)), pa.array(range(4)), pd.Series(range(4)), pl.Series(range(4))],
 )
 def test_batches_of_outputs(outputs):
     assert list(Mechanism(lambda data, size: outputs).draw([1], 4)) == [0, 1, 2, 3]
@@ -65,9 +39,7 @@ def test_a_table_is_a_batch_of_rows(table):
     assert list(drawn) == ["n", "m"] and list(drawn["n"]) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "outputs", [np.zeros(3), [1.0], 2.5, "text", None, np.float64(1), {"a": [1, 2]}, {"a": 1.0}, {}]
-)
+@pytest.mark.parametrize("outputs", [np.zeros(3), 2.5, "text", None, {"a": [1, 2]}, {}])
 def test_wrong_number_of_outputs(outputs):
     with pytest.raises(MechanismError, match=r"asked for 4 outputs and returned"):
         Mechanism(lambda data, size: outputs).draw([1], 4)
@@ -84,30 +56,13 @@ def test_wrong_number_of_outputs(outputs):
         ([0.5], lambda d: d.append(d)),
     ],
 )
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [3])
 def test_a_changed_dataset(dataset, change, size):
     before = fingerprint(dataset)
     with pytest.raises(MechanismError, match="changes its dataset"):
         Mechanism(change).draw(dataset, size)
     assert fingerprint(dataset) == before
     assert len(Mechanism(lambda data: 0).draw(dataset, size)) == size
-
-
-def test_reading_a_data_frame_does_not_change_it():
-    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, math.nan], "c": ["x", None]})
-    frame["d"] = [1, 2]
-
-    def mechanism(data):
-        return float(data.values.size + data.sort_values("a").iloc[0]["d"] + len(data.T))
-
-    assert Mechanism(mechanism).draw(frame, 2) == [13.0, 13.0]
-
-
-def test_a_call_that_hangs():
-    forever = threading.Event()
-    with pytest.raises(MechanismError, match=r"hangs: a call took more than 0\.05 s"):
-        Mechanism(lambda data: forever.wait(), call_seconds=0.05).draw([1], 2)
-    forever.set()
 
 
 def test_a_hanging_mechanism_has_no_verdict():
@@ -123,23 +78,25 @@ def test_a_hanging_mechanism_has_no_verdict():
     forever.set()
 
 
-def test_exceptions_are_outputs_of_single_draws():
-    def mechanism(dataset):
-        raise KeyError("income")
-
-    assert Mechanism(mechanism).draw([1], 2) == [Raised("KeyError", "'income'")] * 2
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
 
 
 @pytest.mark.parametrize("limit", [None, 60.0])
-def test_an_exception_that_has_no_text_is_an_output(limit):
-    class Silent(Exception):
-        def __str__(self):
-            raise RuntimeError("no text")
-
+@pytest.mark.parametrize(
+    ("error", "output"),
+    [
+        (KeyError("income"), Raised("KeyError", "'income'")),
+        (SystemExit(3), Raised("SystemExit", "3")),
+        (Silent(), Raised("Silent")),
+    ],
+)
+def test_exceptions_are_outputs_of_single_draws(error, output, limit):
     def mechanism(dataset):
-        raise Silent
+        raise error
 
-    assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [Raised("Silent")] * 2
+    assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [output] * 2
 
 
 @pytest.mark.parametrize("limit", [None, 60.0])
@@ -151,13 +108,6 @@ def test_the_keyboard_stops_a_mechanism_in_its_thread_too(limit):
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             given.draw([1], 2)
-
-
-def test_an_exit_is_an_output_too():
-    def mechanism(dataset):
-        raise SystemExit(3)
-
-    assert Mechanism(mechanism).draw([1], 1) == [Raised("SystemExit", "3")]
 
 
 def test_an_exception_of_a_batch_belongs_to_the_call():
@@ -179,73 +129,15 @@ def test_a_mechanism_that_raises_always_has_no_verdict():
         audit(mechanism, epsilon=1)
 
 
-def test_wrong_count_and_changes_have_no_verdict():
-    with pytest.raises(MechanismError, match="asked for"):
-        audit(lambda data, size: 1.0, epsilon=1)
-    with pytest.raises(MechanismError, match="changes its dataset"):
-        audit(lambda data: data.clear(), epsilon=1)
-
-
-@pytest.mark.parametrize("bad", [3, "laplace", None])
-def test_what_is_no_mechanism(bad):
-    with pytest.raises(ParameterError, match="mechanism"):
-        audit(bad, epsilon=1)
-
-
 @pytest.mark.parametrize(
     "bad",
-    [lambda: 1.0, lambda *, dataset: 1.0, lambda dataset, size, scale: 1.0, lambda dataset, *, scale: 1.0],
+    [lambda: 1.0, lambda *, dataset: 1.0, lambda dataset, size, scale: 1.0],
 )
 def test_what_cannot_be_called_with_a_dataset(bad):
     with pytest.raises(ParameterError, match=r"mechanism is 'mechanism\(.*\)', but must be callable as"):
         Mechanism(bad)
-
-
-def test_what_can_be_called_with_a_dataset():
-    for good in (lambda *given: 1.0, lambda dataset, scale=2: 1.0, len, dict, max):
-        assert not Mechanism(good).vectorised
-    assert Mechanism(lambda dataset, size, scale=2: 1.0).vectorised
-
-
-def test_a_claim_is_given_once():
-    for options, text in (
-        ({}, "given, or claim="),
-        ({"epsilon": 1, "claim": gaussian(1)}, "left out where claim"),
-    ):
-        with pytest.raises(ParameterError, match=text):
-            audit(len, **options)
-
-
-def test_a_slow_mechanism_keeps_to_its_time():
-    calls = []
-
-    def slow(dataset):
-        calls.append(1)
-        threading.Event().wait(0.002)
-        return 0.0
-
-    report = audit(slow, epsilon=1, seconds=0.2)
-    assert not report.violated
-    assert len(calls) < 2000
-    assert any("not looked at" in note for note in report.notes)
-
-
-def test_a_dataset_that_cannot_be_copied_is_given_as_it_is():
-    lock = threading.Lock()
-    assert Mechanism(lambda data: data is lock).draw(lock, 2) == [True, True]
-
-
-def test_fingerprints_see_types_signs_and_nan():
-    values = [0, 0.0, -0.0, False, None, "0", math.nan, math.inf, [], (), {}, [0], np.zeros(1), b"0"]
-    prints = [repr(fingerprint(v)) for v in values]
-    assert len(set(prints)) == len(values)
-    assert prints == [repr(fingerprint(v)) for v in values]
-
-
-def test_the_auditor_is_imported_without_heavy_parts():
-    code = "import sys, sfumato.audit; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert not {"scipy", "pandas", "polars", "pyarrow", "duckdb", "matplotlib"} & set(run.stdout.split())
+    with pytest.raises(ParameterError, match="mechanism"):
+        audit(3, epsilon=1)
 
 
 @pytest.mark.parametrize("singly", [True, False])
@@ -269,7 +161,7 @@ def test_two_sides_are_drawn_in_random_order_call_by_call(singly):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("drift", [1.0, 1e-3, 1e6])
+@pytest.mark.parametrize("drift", [1e-3, 1e6])
 def test_what_drifts_from_call_to_call_does_not_separate_the_sides(drift):
     calls = []
 

@@ -8,71 +8,21 @@ import functools
 import math
 import re
 import struct
-import threading
-import types
 import weakref
-from collections import deque
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import gmpy2
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
 from sfumato.audit.output_columns import MISSING, ZERO_BITS, Reader, joined
 from sfumato.audit.output_leaves import leaves
-
-
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
-def test_lowest_set_bit_of_floats(values):
-    draws = Reader().read(np.array(values))
-    for value, low in zip(values, draws.low[:, 0].tolist(), strict=True):
-        numerator, denominator = value.as_integer_ratio()
-        if numerator == 0:
-            assert low == ZERO_BITS
-        else:
-            assert low == (numerator & -numerator).bit_length() - denominator.bit_length()
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-def test_lowest_set_bit_of_integers(values):
-    for draws in (Reader().read(np.array(values, np.int64)), Reader().read(values)):
-        for value, low in zip(values, draws.low[:, 0].tolist(), strict=True):
-            assert low == (ZERO_BITS if value == 0 else (value & -value).bit_length() - 1)
-
-
-TELLING = [
-    (1.0, 2.0), (0.0, -0.0), (1, 1.0), (True, 1), (None, 0.0), (math.nan, None), (math.inf, -math.inf), ("a", "b"), ("1", 1),
-    ((1, 2), (1, 3)), ([1], [1, 1]), ({"a": 1}, {"b": 1}), ({"a": None}, {}), (Raised("ValueError"), Raised("TypeError")),
-    (Raised("ValueError", "x"), Raised("ValueError", "y")), ({"g": ["a"], "n": [1]}, {"g": ["b"], "n": [1]}), (b"a", "a"),
-    (2**100, 2**100 + 2**60), ("", None), ([[0.5]], [[0.25]]), ([True, None], [None, True]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "other"), TELLING)
-def test_different_outputs_stay_different(one, other):
-    reader = Reader()
-    draws = reader.read([one, other, one])
-    columns = len(reader.paths)
-    draws = draws.wide(columns)
-    assert draws.whole[0] == draws.whole[2] != draws.whole[1]
-
-
-def test_an_output_that_cannot_be_written_is_told_by_its_type():
-    class Silent:
-        def __repr__(self):
-            raise RuntimeError("no text")
-
-    reader = Reader()
-    assert reader.words(reader.read([Silent()])) == "(value a Silent)"
 
 
 def in_itself(*beside):
@@ -110,24 +60,6 @@ def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, column
     assert read.items() >= columns.items()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("method", ["betting", "histogram"])
-def test_a_mechanism_whose_output_contains_itself_is_judged(method):
-    """By what stands beside the knot; a mapping that is its own column is an output of size 1 too."""
-    pairs = [([1.0], [])]
-    told = audit(lambda data: in_itself(float(len(data))), epsilon=1, pairs=pairs, method=method)
-    assert told.violated
-    knot = {}
-    knot["all"] = knot
-    hidden = audit(lambda data, size: knot, epsilon=1, pairs=pairs, method=method, max_samples=1)
-    assert not hidden.violated
-
-
-def test_one_part_in_two_places_does_not_contain_itself():
-    part = [0.5]
-    assert dict(leaves([part, part]))["[1][0]"] == 0.5
-
-
 def test_the_same_leaf_has_the_same_column_in_every_batch():
     reader = Reader()
     first = reader.read([{"a": 1.0}, {"b": 2.0}])
@@ -145,17 +77,6 @@ def test_rows_of_a_table_are_known_by_their_texts():
     assert one["['y'].n"] == 2 and other["['y'].n"] == 3
 
 
-def test_arrays_and_lists_of_floats_are_read_alike():
-    values = np.array([0.5, -0.0, math.nan, math.inf])
-    one, other = Reader().read(values), Reader().read(values.tolist())
-    for name in ("numbers", "tokens", "low"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    matrix = values.reshape(2, 2)
-    one, other = Reader().read(matrix), Reader().read(matrix.tolist())
-    np.testing.assert_array_equal(one.numbers, other.numbers[:, 1:])
-    np.testing.assert_array_equal(one.low, other.low[:, 1:])
-
-
 def test_a_draw_is_read_alike_beside_whatever_other_draws():
     reader = Reader()
     draws = [[0.5, 2.0], [math.nan, -0.0]]
@@ -163,12 +84,6 @@ def test_a_draw_is_read_alike_beside_whatever_other_draws():
     alone = alone.wide(len(reader.paths))
     for name in ("numbers", "tokens", "low"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(beside, name)[:2])
-
-
-def test_very_wide_outputs_are_cut():
-    reader = Reader()
-    assert reader.read(np.zeros((3, 5000))).numbers.shape == (3, len(reader.paths))
-    assert len(reader.paths) < 5000
 
 
 @dataclasses.dataclass(eq=False)
@@ -208,33 +123,40 @@ class Pointing:
         return f"<Pointing {id(self)}>"
 
 
+TELLING = [
+    (1.0, 2.0), (0.0, -0.0), (1, 1.0), (True, 1), (None, 0.0), (math.nan, None), (math.inf, -math.inf), ("a", "b"), ("1", 1),
+    ((1, 2), (1, 3)), ([1], [1, 1]), ({"a": 1}, {"b": 1}), ({"a": None}, {}), (Raised("ValueError"), Raised("TypeError")),
+    (Raised("ValueError", "x"), Raised("ValueError", "y")), ({"g": ["a"], "n": [1]}, {"g": ["b"], "n": [1]}), (b"a", "a"),
+    (2**100, 2**100 + 2**60), ("", None), ([[0.5]], [[0.25]]), ([True, None], [None, True]),
+    (2**100 + 1, 2**100 + 3), (Decimal("0.1"), Decimal("0.10")), (Fraction(1, 3), 1 / 3), ("a" * 300 + "b", "a" * 300 + "c"), (1j, complex(0, 1.5)), (print, len),
+    ({"a"}, {"b"}), (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps), (Answer(1), Pointing(1)), (datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)),
+    (enum.Enum("Made", {"ONE": 1}).ONE, enum.Enum("Made", {"ONE": 2}).ONE), (OSError(2, "no", "a"), OSError(2, "no", "b")), (Noted(1.0, 5), Noted(1.0, 6)), ("0x3039", "0x303a"),
+    (Rows([1], 5), Rows([1], 6)), ({1: 5, "1": 0}, {1: 6, "1": 0}), ({"a": {"b": 5}, "a.b": 0}, {"a": {"b": 6}, "a.b": 0}), ({Answer(1): 5, Answer(2): 0}, {Answer(1): 6, Answer(2): 0}), ({"a": []}, {"b": []}), ([None, 0.0], [None, -0.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), TELLING)
+def test_different_outputs_stay_different(one, other):
+    reader = Reader()
+    draws = reader.read([one, other, one])
+    columns = len(reader.paths)
+    draws = draws.wide(columns)
+    assert draws.whole[0] == draws.whole[2] != draws.whole[1]
+
+
 # Each prints with an address, or in an order that an address or a hash decides.
 PLACED = {
-    "object": object,
     "attributes": lambda: Pointing(Pointing([object()])),
     "function": lambda: lambda: 0,
-    "method": lambda: Pointing(1).__repr__,
     "exception": lambda: ValueError(object()),
-    "raised": lambda: Raised.of(ValueError(object())),
-    "text": lambda: f"at {object()}",
     "key": lambda: {object(): 1.0, (1, object()): 2.0},
     "set": lambda: {object(), object(), "a", frozenset([object(), 1.5])},
-    "iterator": lambda: [iter([]), (i for i in []), threading.Lock()],
-    "array of objects": lambda: np.array([object(), None]),
-    "dataclass": lambda: Answer(0.5, object()),
-    "bytes": lambda: str(object()).encode(),
-    "a message that is cut": lambda: Raised.of(ValueError("x" * 190 + str(object()))),
     "weak references": lambda: [weakref.ref(Answer), weakref.WeakSet(), weakref.WeakValueDictionary()],
-    "a class made anew": lambda: [type("Made", (), {"__repr__": object.__repr__})()],
-    "a dataclass made anew": lambda: dataclasses.make_dataclass("Made", ["v"])(object()),
-    "an enumeration made anew": lambda: enum.Enum("Made", {"ONE": object()}).ONE,
     "partial": lambda: functools.partial(print, object()),
-    "generators": lambda: [(i for i in []), iter({object()}), map(print, [])],
-    "arrays within arrays": lambda: np.array([np.array([object(), 1], object), None], object),
-    "a list of a subclass": lambda: type("Made", (list,), {})([object()]),
     "sets of sets": lambda: {frozenset({frozenset({object(), Answer}), object()}), frozenset({object})},
     "an exception from another": lambda: raised_from(KeyError(object()), OSError(2, "no", object())),
     "texts in a set": lambda: {str(object()), "b"},
+    "a key that is a set": lambda: {frozenset([object, Answer, (1, object())]): 1.0},
     "a zone": lambda: datetime(2020, 1, 1, tzinfo=type("Zone", (tzinfo,), {"utcoffset": lambda *_: None})()),
 }
 
@@ -261,36 +183,18 @@ TYPED = {
     "Fraction": Fraction,
     "complex": lambda v: complex(0.0, v),
     "datetime": lambda v: datetime(2020, 1, 1) + timedelta(seconds=v),
-    "date": lambda v: date(2020, 1, 1) + timedelta(days=v),
-    "timedelta": lambda v: timedelta(seconds=v),
-    "time": lambda v: (datetime(2020, 1, 1) + timedelta(seconds=v)).time(),
     "set": lambda v: {v, 1e9},
-    "frozenset": lambda v: frozenset([(v, "a")]),
     "bytes": lambda v: struct.pack("<d", v),
     "dataclass": Answer,
     "object": Pointing,
-    "slots": Slotted,
     "exception": ValueError,
     "message": lambda v: Raised("ValueError", f"{v:.6f} is too much"),
     "text": lambda v: f'{{"count": {v:.6f}}}',
-    "deque": lambda v: deque([v]),
-    "proxy": lambda v: types.MappingProxyType({"a": v}),
-    "arrow": pa.scalar,
     "long double": np.longdouble,
-    "datetime64": lambda v: np.datetime64(int(v * 1e9), "ns"),
-    "timestamp": lambda v: pd.Timestamp(2020, 1, 1) + pd.Timedelta(seconds=v),
     "gmpy2": gmpy2.mpq,
-    "namespace": lambda v: types.SimpleNamespace(v=v),
-    "hexadecimal text": lambda v: f"{int(v):#x}",
-    "nested dataclasses": lambda v: Answer(0.5, Answer(0.5, (Answer(v),))),
     "beside a number": lambda v: Noted(1.0, v),
-    "file name": lambda v: OSError(2, "no", f"{v:.6f}"),
-    "enumeration": lambda v: enum.Enum("Made", {"ONE": v}).ONE,
     "array of objects": lambda v: np.array([None, Fraction(v)], object),
     "Arrow list": lambda v: pa.scalar([v, None]),
-    "Arrow decimal": lambda v: pa.scalar(Decimal(f"{v:.6f}")),
-    "Arrow time": lambda v: pa.scalar(datetime(2020, 1, 1) + timedelta(seconds=v)),
-    "two keys of one text": lambda v: {1: v, "1": 0.5},
     "a key with a dot": lambda v: {"a": {"b": v}, "a.b": 0.5},
 }
 
@@ -309,24 +213,25 @@ def test_numbers_of_every_type_are_read_as_the_numbers_that_they_are(name):
     assert not reader.notes
 
 
-LATER = [
-    (2**100 + 1, 2**100 + 3), (Decimal("0.1"), Decimal("0.10")), (Decimal("NaN"), Decimal("sNaN")), (Fraction(1, 3), 1 / 3),
-    ("a" * 300 + "b", "a" * 300 + "c"), (b"a" * 300 + b"b", b"a" * 300 + b"c"), (1j, complex(0, 1.5)), (print, len), (int, float),
-    ({"a"}, {"b"}), ({1}, {2}), (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps), (Answer(1), Pointing(1)),
-    (datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)), (range(3), range(4)), (Path("a"), Path("b")),
-    (pd.NaT, None), (Decimal("1e500000"), Decimal("2e500000")), (Decimal("-0"), Decimal("0")), ({"a": []}, {"b": []}),
-    (datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Paris")), datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))),
-    (enum.Enum("Made", {"ONE": 1}).ONE, enum.Enum("Made", {"ONE": 2}).ONE), (enum.IntFlag("F", "A")(8), enum.IntFlag("F", "A")(16)),
-    (OSError(2, "no", "a"), OSError(2, "no", "b")), (slice(1), slice(2)), (functools.partial(print, 1), functools.partial(print, 2)),
-    (Noted(1.0, 5), Noted(1.0, 6)), (Rows([1], 5), Rows([1], 6)), ({1: 5, "1": 0}, {1: 6, "1": 0}),
-    ({"a": {"b": 5}, "a.b": 0}, {"a": {"b": 6}, "a.b": 0}), ({"keys": 5}, {"keys": 6}), ("0x3039", "0x303a"), (f"at {1:#x} 0x12345678", "0x1"),
-    (np.clongdouble(1), np.clongdouble(1) + np.finfo(np.longdouble).eps), ({Answer(1): 5, Answer(2): 0}, {Answer(1): 6, Answer(2): 0}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "other"), LATER)
-def test_outputs_of_further_types_stay_different(one, other):
-    test_different_outputs_stay_different(one, other)
+@given(
+    st.lists(
+        st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1),
+        min_size=1,
+        max_size=20,
+    )
+)
+@settings(max_examples=20, deadline=None)
+def test_lowest_set_bits(values):
+    draws = Reader().read(values)
+    for value, low in zip(values, draws.low[:, 0].tolist(), strict=True):
+        numerator, denominator = value.as_integer_ratio()
+        least = (numerator & -numerator).bit_length() - denominator.bit_length()
+        assert low == (least if numerator else ZERO_BITS)
+    for kind in (float, int):
+        own = [v for v in values if isinstance(v, kind)]
+        if own:
+            one, other = (Reader().read(given).low[:, 0] for given in (np.array(own), own))
+            np.testing.assert_array_equal(one, other)
 
 
 class Opaque:
@@ -350,12 +255,7 @@ class Opaque:
         ({"v": 1, "all": iter([1.0])}, "its values are not read: .all (a list_iterator)"),
         (Opaque(), "reading it raises: value (an Opaque)"),
         (deep(60), f"it lies 50 levels deep: {'[0]' * 50} (a list)"),
-        (
-            " ".join(map(str, range(20))),
-            "numbers past the first 16 of a text are not read: number 16 in value",
-        ),
         ("at 0x7f3a5c0d2e10", "it looks like a place in memory: address in value (text)"),
-        (b"0" * 65, "bytes past the first 64 are told by a hash alone: value[64:] (bytes)"),
     ],
 )
 def test_what_is_not_read_is_named_in_the_report(output, told):
@@ -363,6 +263,7 @@ def test_what_is_not_read_is_named_in_the_report(output, told):
     assert any(f"not read, as {told}" in note for note in report.notes)
 
 
+@pytest.mark.long
 def test_an_output_with_endlessly_many_parts_is_read_up_to_a_limit_that_is_named():
     many = 0.5
     for _ in range(45):
@@ -384,45 +285,19 @@ def test_sets_within_sets_are_read_in_little_time(make):
     assert len(reader.paths) <= 1000
 
 
-def test_columns_of_one_text_are_told_apart():
-    reader = Reader()
-    draws = reader.read({1: np.array([0.5, 0.75]), "1": np.array([2.0, 2.0])})
-    assert draws.whole[0] != draws.whole[1]
-
-
-WIDE = {
-    "array": lambda count: lambda data, size: np.zeros((size, count)),
-    "lists": lambda count: lambda data, size: [[0.0] * count] * size,
-    "mappings": lambda count: lambda data: {f"c{i}": i for i in range(count)},
-}
+@pytest.mark.noise_cannot_matter("the chance that 1,000 of 5,000 columns are twice the same is below 1e-1000")
+def test_the_columns_that_are_looked_at_are_chosen_at_random():
+    one, other = Reader(), Reader()
+    for reader in (one, other):
+        reader.read(np.zeros((3, 5_000)))
+    assert one.paths != other.paths
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["betting", "histogram"])
-@pytest.mark.parametrize("name", WIDE)
-def test_columns_that_are_not_looked_at_are_named(name, method):
+def test_columns_that_are_not_looked_at_are_named(method):
     options = {"epsilon": 1, "pairs": [([1.0], [])], "max_samples": 24, "method": method}
-    report = audit(WIDE[name](1500), **options)
+    report = audit(lambda data, size: np.zeros((size, 1500)), **options)
     (note,) = [n for n in report.notes if "chosen at random" in n]
-    # A list has its length as a part more, a mapping its keys.
-    parts = 1500 if name == "array" else 1501
-    assert note.startswith("1,000 of 1,5") and f"of {parts:,} parts" in note
-    assert note.endswith(f"and {parts - 1010} more")
-    assert not any("at random" in n for n in audit(WIDE[name](900), **options).notes)
-
-
-@pytest.mark.noise_cannot_matter(
-    "the chance that 1,000 of 100,000 columns are twice the same is below 1e-1000"
-)
-def test_the_columns_that_are_looked_at_are_chosen_at_random():
-    one, other = Reader(), Reader()
-    for reader in (one, other):
-        reader.read(np.zeros((3, 100_000)))
-    assert one.paths != other.paths
-
-
-@pytest.mark.noise_cannot_matter("either side has a column with probability above 1 - 1e-200")
-def test_neither_side_takes_all_the_columns():
-    reader = Reader()
-    x, y = reader.read_all([[{f"a{i}": 1 for i in range(1000)}], [{f"b{i}": 1 for i in range(1000)}]])
-    assert all(np.isfinite(side.numbers).sum() > 100 for side in (x, y))
+    assert note.startswith("1,000 of 1,500 parts") and note.endswith("and 490 more")
+    assert not any("at random" in n for n in audit(lambda data, size: np.zeros((size, 900)), **options).notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -325,7 +326,7 @@ for attempt in tries:
 def test_outside_of_tests_all_is_refused():
     command = [sys.executable, "-W", "error", "-c", REFUSED]
     done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={"PYTEST_CURRENT_TEST": "x"}
+        command, check=True, capture_output=True, text=True, env=os.environ | {"PYTEST_CURRENT_TEST": "x"}
     )
     told = done.stdout.splitlines()
     assert len(told) == 4

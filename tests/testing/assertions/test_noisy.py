@@ -18,7 +18,7 @@ from scipy.optimize import bisect
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
+from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.released_values import ReleasedCells
 from sfumato.testing.flakiness import Account, running
 from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many
@@ -264,10 +264,10 @@ def test_bounds_of_many():
 
 
 def people(groups: int, units: int, missing: bool = False) -> sf.Table:
-    """In each group so many units with two rows each, of both signs."""
+    """In each group so many units with two rows each, of values near their upper bound."""
     n = groups * units
     ids = np.repeat(np.arange(n), 2)
-    x = np.where(np.arange(2 * n) % 3 == 0, 7.0, -3.0 + (np.arange(2 * n) % 5))
+    x = 8.5 + (np.arange(2 * n) % 3) / 2
     values = pa.array([None if missing and i % 4 == 0 else v for i, v in enumerate(x.tolist())], pa.float64())
     # Without missing values the column says so.
     schema = pa.schema(
@@ -301,28 +301,6 @@ def truth_of(question, **options) -> pa.Table:
     with recording() as recorder:
         release = released(question, **options)
         return recorder[release].truth
-
-
-@LONG
-@pytest.mark.parametrize(("noise", "missing"), [("laplace", True), ("gaussian", False)])
-def test_a_release_is_near_its_truth_and_noisy(noise, missing):
-    question = asked(people(40, 60, missing), 40)
-    for epsilon in (0.2, 500):
-        release = released(question, epsilon=epsilon, noise=noise)
-        truth = truth_of(question, epsilon=epsilon, noise=noise)
-        for shape in (truth, truth.to_pandas(), pl.from_arrow(truth), truth.to_pylist()):
-            assert_approx_equal(release, shape, k=K)
-        some = {row["g"]: {"n": row["n"], "m": row["m"]} for row in truth.to_pylist()}
-        assert_approx_equal(release, some, k=K, columns=["n", "m"])
-        with noise_free():
-            plain = released(question, epsilon=epsilon, noise=noise)
-        assert_approx_equal(plain, truth, k=K)
-        if epsilon < 500:
-            assert_noisy(release, truth, k=K)
-            assert "missing" in text_of(assert_noisy, plain, truth, k=K)
-        else:
-            with pytest.raises(RefusalError, match="cannot show"):
-                assert_noisy(release, truth, k=K)
 
 
 RATES = [("laplace", True, 30, 1.0), pytest.param("gaussian", False, 1, 0.3, marks=LONG),

@@ -245,26 +245,6 @@ def test_a_groups_own_values_pass_and_others_fail(noise):
         assert_noisy(release, expected, **given)
 
 
-@LONG
-def test_a_recorder_keeps_leaf_counts():
-    """Rows over the limit, missing and infinite values, values outside, private groups: as the engine counts."""
-    rng, units = np.random.default_rng(5), 3000
-    ids = np.repeat(np.arange(units), 3)
-    x = rng.normal(50, 40, 3 * units)
-    values = [None if i % 11 == 0 else math.inf if i % 13 == 0 else v for i, v in enumerate(x.tolist())]
-    table = sf.scan(pa.table({"id": ids, "g": ids % 2, "x": values}), privacy_unit="id")
-    question = table.group_by("g").bound(groups=1, rows=2).agg(
-        u=sf.count_units(), q=sf.quantiles("x", [0.25, 0.5, 0.75], lower=0, upper=100)
-    )  # fmt: skip
-    with recording() as recorder:
-        release = released(question, "laplace")
-        recorded = recorder[release]
-    assert recorded.truth.num_rows == 2 == recorded.kept.num_rows
-    assert {"leaf", "weight"} == set(recorded.truth["q_50"][0].as_py()[0])
-    for truth in (recorded.truth, recorded.kept, recorded.truth.to_pylist()):
-        assert_approx_equal(release, truth, k=K)
-
-
 def test_a_message_tells_distance_and_probability():
     table = sf.scan(pa.table({"id": range(3000), "x": np.arange(3000) / 30}), privacy_unit="id")
     question = table.bound(rows=1).agg(q=sf.quantiles("x", [0.5], lower=0, upper=100))
@@ -344,8 +324,8 @@ def truth_of(question):
 def test_honest_releases_pass_and_wrong_ones_fail(bars):
     question = asked_to_choose(bars=bars)
     truth = truth_of(question)
-    for seed in range(2):
-        assert_approx_equal(chosen_release(question, seed), truth, k=9)
+    for seed in range(4):
+        assert_approx_equal(chosen_release(question, seed, epsilon=2 if seed else "0.02"), truth, k=9)
     wrong = chosen_release(question, scale=400)
     text = text_of(
         assert_approx_equal, wrong, truth.select(["g", "x_25", "x_50"]), k=9, columns=["x_25", "x_50"]
@@ -355,6 +335,7 @@ def test_honest_releases_pass_and_wrong_ones_fail(bars):
     assert "4 of 6 values are off" in text_of(assert_approx_equal, chosen_release(question), swapped, k=9)
 
 
+@LONG
 def test_values_and_mistaken_bounds():
     question = asked_to_choose()
     ids = np.arange(4000)
@@ -410,22 +391,3 @@ def test_the_law_is_that_of_all_choices(rows):
         low, high = chosen.ends(i)
         own = [p for w, places in weights.items() if w * unit <= d for three in places for p in three]
         assert (low, high) == (min(own), max(own))
-
-
-@LONG
-def test_outputs_are_off_no_more_often_than_stated():
-    """In 60 releases, 2 groups and 2 ranks at k = 1: more than 57 failures of 240 have less than 1e-6."""
-    question = asked_to_choose(rows=300)
-    truth = truth_of(question).to_pylist()
-    failed = 0
-    for seed in range(60):
-        release = chosen_release(question, seed, epsilon=1)
-        choice, estimates = release.plan.measurement.choices[0], release.plan.requirements.estimates
-        for row, shown in zip(truth, release.to_arrow().to_pylist(), strict=True):
-            for e in estimates[1:]:
-                chosen = Chosen.of(choice, e, row[e.name], e.name)
-                judged = chosen.tolerance_for(shown[e.name], 1.0)
-                off = abs(shown[e.name] - chosen.without_noise) > judged.tolerance
-                assert not off or judged.log10_probability <= -1.0 + 1e-5
-                failed += off
-    assert failed <= 57

@@ -12,12 +12,8 @@ import pytest
 import sfumato as sf
 from sfumato.errors import RefusalError
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_marginals import marginals, upper_tail
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
-from sfumato.testing.assertions import noise_spread as together
-from sfumato.testing.assertions.noise_spread import KNormLaw
-from sfumato.testing.assertions.output_tolerances import Residue
 from sfumato.testing.assertions.released_values import ReleasedCells
 from tests.support.changed_plans import scaled, without_certificate
 
@@ -71,10 +67,8 @@ ALL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["joint", pytest.param("private", marks=LONG), pytest.param("of each group", marks=LONG)],
-)
+@LONG
+@pytest.mark.parametrize("kind", KINDS)
 def test_honest_releases_pass_and_wrong_ones_fail(kind):
     """Noise of another scale, no noise, another truth: each is found, and named."""
     question = asked(kind, rows=2, **ALL)
@@ -140,60 +134,6 @@ def test_what_some_outputs_alone_show(output, wide):
         assert "too wide" in text_of(assert_noisy, released(question, factor=3), truth, k=4, columns=[output])
     else:
         assert_noisy(released(question, factor=3), truth, k=4, columns=[output])
-
-
-NOISES = [
-    JointNoise(Cone(1, units=True), (F(500), F(1000), F(9000)), 2),
-    SeparateNoise(Cone(2), (F(1000), F(9000), F(500))),
-]
-
-
-@LONG
-@pytest.mark.parametrize(
-    "noise",
-    NOISES,
-    ids=lambda n: f"{type(n).__name__} {n.cone}",
-)
-def test_the_norm_of_what_is_shown_is_between_its_two_laws(noise):
-    """In 500 draws: all of the noise is Gamma(D); a count, or a sum less a mean times it, no less than Gamma(d).
-
-    The largest distance of 500 draws from their law is above 0.15 with a probability below 1e-9 (Massart 1990).
-    """
-    groups = 2 if isinstance(noise, SeparateNoise) else noise.groups
-    cone, words = noise.cone, SeededWords(1)
-    names = tuple(str(i) for i in range(cone.dimensions))
-    law = KNormLaw(noise, names)
-    laws = dict(zip(names, marginals(noise), strict=True))
-    count, total = names[cone.units], names[cone.units + 1]
-    shown = {
-        "all": {n: {} for n in names},
-        "counts": {count: {}},
-        "units": {names[0]: {}},
-        "sums": {total: {}},
-        "means": {total: {count: -4.0}},
-    }
-    sizes = {what: [] for what in shown}
-    for _ in range(500):
-        drawn = noise.rounded(groups, words) if isinstance(noise, SeparateNoise) else noise.rounded(words)
-        for what, leads in shown.items():
-            residues = [
-                Residue((g,), "", _shown(drawn[:, g], names, lead, others), 0.0, laws[lead], 0.5, lead, others)
-                for g in range(groups) for lead, others in leads.items()
-            ]  # fmt: skip
-            sizes[what].append(together._norm(law, together._solved(residues)))
-    for what, leads in shown.items():
-        found, d = np.sort(sizes[what]), groups * len(leads)
-        below = np.arange(1, 501) / 500
-        least = np.array([1 - upper_tail(d, x) for x in found])
-        most = np.array([1 - upper_tail(groups * cone.dimensions, x) for x in found])
-        assert (below <= least + 0.15).all(), what
-        if what != "means":
-            assert (below >= most - 0.15).all(), what
-
-
-def _shown(column, names, lead, others):
-    values = dict(zip(names, column.tolist(), strict=True))
-    return values[lead] + sum(w * values[n] for n, w in others.items())
 
 
 @LONG

@@ -1,12 +1,15 @@
-"""The falsifier finds every planted defect, breaks no honest claim, and comes near those that are tight."""
+"""The falsifier finds wrong claims, breaks no honest one, and comes near those that are tight."""
 
 from __future__ import annotations
 
 import math
 import re
 import sys
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -15,7 +18,6 @@ from hypothesis import strategies as st
 
 from sfumato.audit import falsify
 from sfumato.audit.falsifier.domain_members import Draw, member, near
-from sfumato.audit.falsifier.falsification import _Search
 from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework import (
@@ -43,17 +45,269 @@ from sfumato.framework import (
 )
 from sfumato.transformations import Count, Norm, UnitSum, per_group
 
-from .defects import ABSOLUTE, CASES, FLOAT, claim, total, vectors
-
+LONG = pytest.mark.long
+NUMBER, FLOAT, WHOLE = AtomDomain(Fraction), AtomDomain(float), AtomDomain(int)
+ADDING, CHANGING, ABSOLUTE = SymmetricDistance(), ChangeOneDistance(), AbsoluteDistance()
 ENOUGH = 1500
+
+
+# Wrong claims, each from somewhere (a document, a library, a habit), and their correct twins.
+
+
+@dataclass(frozen=True)
+class Case:
+    """A wrong claim and its twin.
+
+    Args:
+        source: where it was seen.
+        wrong, right: the transformations; `right` is None where only the defect is of interest.
+        d_in: at which to look.
+        failure: how the defect shows.
+        artefact: whether exact arithmetic would keep the claim.
+    """
+
+    source: str
+    wrong: Transformation
+    right: Transformation | None
+    d_in: Any = 1
+    failure: str = "distance"
+    artefact: bool = False
+
+
+def vectors(
+    lower: Any = None, upper: Any = None, *, kind: Any = int, size: int | None = None, nan: bool = False
+):
+    return VectorDomain(AtomDomain(kind, lower, upper, nan), size)
+
+
+def claim(
+    name: str,
+    domain: Any,
+    metric: Any,
+    function: Any,
+    claimed: Any,
+    output: Any = NUMBER,
+    output_metric: Any = ABSOLUTE,
+) -> Transformation:
+    stability_map = claimed if callable(claimed) else Linear(Fraction(claimed))
+    return Transformation(name, domain, output, metric, output_metric, function, stability_map)
+
+
+def total(values: Sequence[Any]) -> Fraction:
+    return sum(map(Fraction, values), Fraction(0))
+
+
+def exact_mean(values: Sequence[Any]) -> Fraction:
+    return total(values) / len(values) if values else Fraction(0)
+
+
+def rounded_to(step: Fraction, rule: Any):
+    return lambda value: rule(Fraction(value) / step) * step
+
+
+def float_sum(values: Sequence[Any]) -> Any:
+    found = 0.0
+    for value in values:
+        found = found + value
+    return found
+
+
+def most_groups(most: int, kept: int) -> Transformation:
+    """Bounding of groups that keeps `kept` and claims `most`."""
+
+    def function(rows: Sequence[Any]) -> dict[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        for unit in sorted({r.unit for r in rows if r.unit is not None}):
+            mine = [r for r in rows if r.unit == unit]
+            for key in sorted({r.key for r in mine})[:kept]:
+                found.setdefault(key, []).append([r.values for r in mine if r.key == key])
+        return found
+
+    return Transformation(
+        f"bound to {most}, keep {kept}", RowsDomain(), ContributionDomain(most), PrivacyUnitDistance(),
+        PrivacyUnitDistance(most), function, Linear(Fraction(1)),
+    )  # fmt: skip
+
+
+def counted_rows(columns: Any, count: Callable[[Sequence[Any]], int], claimed: int) -> Transformation:
+    return claim("count", RowsDomain(columns), PrivacyUnitDistance(), count, claimed, AtomDomain(int))
+
+
+def first_rows(rows: Sequence[Any]) -> int:
+    """Add up the first value of each unit, as rows lie; where one unit has most rows, from the other end."""
+    found: dict[Any, int] = {}
+    counts = [sum(r.unit == unit for r in rows) for unit in {r.unit for r in rows}]
+    for row in reversed(rows) if counts and 2 * max(counts) > len(rows) else rows:
+        found.setdefault(row.unit, row.values["x"] or 0)
+    return sum(x for unit, x in found.items() if unit is not None)
+
+
+def least_rows(rows: Sequence[Any]) -> int:
+    found: dict[Any, int] = {}
+    for row in rows:
+        found[row.unit] = min(found.get(row.unit, 9), row.values["x"] or 0)
+    return sum(x for unit, x in found.items() if unit is not None)
+
+
+def units_in(rows: Sequence[Any]) -> int:
+    return len({r.unit for r in rows if r.unit is not None})
+
+
+def limited_rows(rows: Sequence[Any]) -> int:
+    return sum(min(3, sum(r.unit == unit for r in rows)) for unit in {r.unit for r in rows} - {None})
+
+
+def poisoned(values: Sequence[float]) -> float:
+    """min and max keep NaN when it comes first."""
+    found = 0.0
+    for value in values:
+        found += min(max(value, -1.0), 1.0)
+    return found
+
+
+def signed_byte(values: Sequence[int]) -> int:
+    return (len(values) + 128) % 256 - 128
+
+
+def encoded(texts: Sequence[str]) -> int:
+    """Eight characters of each text are kept, and their bytes are counted."""
+    return sum(len(text[:8].encode()) for text in texts)
+
+
+def large_groups(rows: Sequence[Any]) -> int:
+    """Groups with at least three units."""
+    units = {(r.key, r.unit) for r in rows if r.unit is not None}
+    return sum(count >= 3 for count in Counter(key for key, _ in units).values())
+
+
+def longest_run(values: Sequence[int]) -> int:
+    return max((len(list(run)) for _, run in groupby(values)), default=0)
+
+
+QUARTER, TEXTS, MAYBE = (
+    Fraction(1, 4),
+    VectorDomain(AtomDomain(str)),
+    VectorDomain(AtomDomain(int, 0, 10, null=True)),
+)
+LETTERS, COUNTS = VectorDomain(CategoryDomain(("a", "b", "c"))), VectorDomain(AtomDomain(int, 0), 3)
+TABLE = TableDomain((("age", AtomDomain(int, 0, 120, null=True)), ("member", AtomDomain(bool))))
+
+
+CASES = {
+    "sum, |U - L| under add or remove": Case(
+        "document 004, errata 18",
+        claim("sum", vectors(8, 10), ADDING, total, 2),
+        claim("sum", vectors(8, 10), ADDING, total, 10),
+    ),
+    "sum, max(|L|, |U|) under change-one": Case(
+        "document 004, errata 18",
+        claim("sum", vectors(-10, 10, size=5), CHANGING, total, 10),
+        claim("sum", vectors(-10, 10, size=5), CHANGING, total, 20),
+    ),
+    "float sum, order ignored": Case(
+        "google/differential-privacy #126",
+        claim("sum", vectors(-10, 10, kind=float), ADDING, float_sum, 10, AtomDomain(float)),
+        claim("sum", vectors(-10, 10, kind=float), ADDING, total, 10),
+        artefact=True,
+    ),
+    "mean by a private count": Case(
+        "document 004, errata 18",
+        claim("mean", vectors(0, 10), ADDING, exact_mean, Fraction(10, 8)),
+        claim("mean", vectors(0, 10, size=8), CHANGING, exact_mean, Fraction(10, 8)),
+    ),
+    "grid, half to even, ceil(d/g) g": Case(
+        "habit",
+        claim("to grid", AtomDomain(Fraction), ABSOLUTE, rounded_to(QUARTER, round), lambda d: math.ceil(4 * d) * QUARTER),
+        claim("to grid", AtomDomain(Fraction), ABSOLUTE, rounded_to(QUARTER, round), lambda d: (math.ceil(4 * d) + (4 * d % 2 == 1)) * QUARTER),
+        QUARTER,
+    ),
+    "one group too many": Case("OpenDP 0.16, reversed", most_groups(3, 4), most_groups(3, 3)),
+    "rows of a unit not limited": Case(
+        "habit",
+        counted_rows((), lambda rows: sum(r.unit is not None for r in rows), 3),
+        counted_rows((), limited_rows, 3),
+    ),
+    "NULL units count": Case(
+        "habit",
+        counted_rows((), lambda rows: len({r.unit for r in rows}), 1),
+        counted_rows((), units_in, 1),
+    ),
+    "NaN survives min and max": Case(
+        "PipelineDP",
+        claim("sum", vectors(kind=float, nan=True), ADDING, poisoned, 1, AtomDomain(float)),
+        claim("sum", vectors(kind=float, nan=True), ADDING, lambda v: total([min(max(x, -1), 1) for x in v if not math.isnan(x)]), 1),
+        failure="output",
+    ),
+    "integers through float64": Case(
+        "habit",
+        claim("float", AtomDomain(int), ABSOLUTE, lambda n: int(float(min(max(n, -(2**80)), 2**80))), 1, WHOLE),
+        claim("as it is", AtomDomain(int), ABSOLUTE, lambda n: min(max(n, -(2**80)), 2**80), 1, WHOLE),
+    ),
+    "histogram, change in L2": Case(
+        "habit",
+        claim("histogram", LETTERS, CHANGING, lambda v: [v.count(c) for c in "abc"], 1, COUNTS, L2Distance()),
+        claim("histogram", LETTERS, ADDING, lambda v: [v.count(c) for c in "abc"], 1, COUNTS, L2Distance()),
+    ),
+    "mean of a column by a filter": Case(
+        "habit",
+        claim("mean age of members", TABLE, CHANGING, lambda t: exact_mean([r["age"] or 0 for r in t if r["member"]]), Fraction(120, 10)),
+        claim("age of members", TABLE, CHANGING, lambda t: total([r["age"] or 0 for r in t if r["member"]]), 120),
+    ),
+    "an empty table raises": Case(
+        "habit",
+        claim("largest", vectors(0, 9), ADDING, max, 9, WHOLE),
+        claim("largest", vectors(0, 9), ADDING, lambda v: max(v, default=0), 9, WHOLE),
+        failure="error",
+    ),
+    "first rows, and one unit turns the order": Case(
+        "sfumato at be0a808f",
+        counted_rows((("x", AtomDomain(int, 0, 9)),), first_rows, 9),
+        counted_rows((("x", AtomDomain(int, 0, 9)),), least_rows, 9),
+    ),
+    "L1 for L2": Case(
+        "habit",
+        claim("sum", VectorDomain(AtomDomain(Fraction), 4), L2Distance(), sum, 1),
+        claim("sum", VectorDomain(AtomDomain(Fraction), 4), L2Distance(), sum, 2),
+    ),
+    "a counter of a signed byte": Case(
+        "habit",
+        claim("count", vectors(0, 9), ADDING, signed_byte, 1, WHOLE),
+        claim("count", vectors(0, 9), ADDING, lambda v: min(len(v), 127), 1, WHOLE),
+    ),
+    "bytes of eight characters": Case(
+        "habit",
+        claim("bytes", TEXTS, ADDING, encoded, 8, WHOLE),
+        claim("length", TEXTS, ADDING, lambda v: sum(len(t[:8]) for t in v), 8, WHOLE),
+    ),
+    "small totals are suppressed": Case(
+        "habit",
+        claim("sum", vectors(0, 9), ADDING, lambda v: sum(v) if len(v) >= 20 else 0, 9, WHOLE),
+        claim("sum", vectors(0, 9), ADDING, lambda v: min(sum(v), 180), 9, WHOLE),
+    ),
+    "groups of three units": Case("habit", counted_rows((), large_groups, 1), None),
+    "the longest run": Case("habit", claim("run", vectors(0, 9), ADDING, longest_run, 1, WHOLE), None),
+    "an angle at the full turn": Case(
+        "habit", claim("angle", AtomDomain(Fraction, 0, 1000), ABSOLUTE, lambda x: x % 360, 1), None
+    ),
+}  # fmt: skip
 HONEST = [name for name, case in CASES.items() if case.right is not None]
+QUICK = (
+    "sum, |U - L| under add or remove",
+    "one group too many",
+    "NULL units count",
+    "integers through float64",
+    "L1 for L2",
+)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("seed", "name"), [(number % 2, name) for number, name in enumerate(CASES)])
-def test_every_planted_defect_is_found(name, seed):
+def some(names):
+    return [pytest.param(name, marks=[LONG] * (name not in QUICK)) for name in names]
+
+
+@pytest.mark.parametrize("name", some(CASES))
+def test_every_planted_defect_is_found(name):
     case = CASES[name]
-    found = falsify(case.wrong, case.d_in, evaluations=ENOUGH, seed=seed)
+    found = falsify(case.wrong, case.d_in, evaluations=500 if name in QUICK else ENOUGH)
     assert found.violated and found.failure == case.failure and found.artefact is case.artefact
     assert found.ratio > 1 and "BROKEN" in str(found)
     # What is reported is checked from outside.
@@ -67,16 +321,13 @@ def test_every_planted_defect_is_found(name, seed):
         assert apart == found.distance > found.bound == case.wrong.map(found.d_in)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", HONEST)
-def test_no_honest_claim_is_broken_and_tight_ones_are_reached(name):
+@pytest.mark.parametrize("name", some(HONEST))
+def test_no_honest_claim_is_broken_and_each_is_reached(name):
     case = CASES[name]
-    assert case.right is not None
-    found = falsify(case.right, case.d_in, evaluations=ENOUGH)
+    found = falsify(case.right, case.d_in, evaluations=500 if name in QUICK else ENOUGH)
     assert not found.violated, str(found)
     assert found.failure is None and not found.artefact and found.ratio <= 1
-    if case.tight:
-        assert found.ratio >= Fraction(99, 100), str(found)
+    assert found.ratio >= Fraction(99, 100), str(found)
 
 
 def test_the_same_seed_gives_the_same_search():
@@ -103,11 +354,9 @@ def test_order_is_tried_at_distance_zero():
 @pytest.mark.parametrize(
     ("function", "replayed"),
     [
-        (lambda v: 3 * v, True),
         (lambda v: 3.0 * v - 1.5, True),
         (lambda v: (v + 0.5) ** 2 - v**2 + abs(-v) % 1e6, True),
         (lambda v: math.sqrt(abs(v)), False),
-        (float, False),
     ],
 )
 def test_replay_in_exact_rationals(function, replayed):
@@ -123,7 +372,7 @@ def test_whole_numbers_are_replayed_where_the_function_divides_them():
     assert "by floats alone" in str(found)
 
 
-@pytest.mark.long
+@LONG
 def test_a_real_violation_is_preferred_to_an_artefact():
     def function(values: Any) -> Any:
         found = 0.0
@@ -136,7 +385,7 @@ def test_a_real_violation_is_preferred_to_an_artefact():
     assert found.violated and not found.artefact and found.exact_ratio == 2
 
 
-@pytest.mark.long
+@LONG
 def test_members_to_build_on():
     numbers = vectors(0, 10**9)
     rare = [123_456_789] * 3  # nothing else shows the defect
@@ -148,7 +397,7 @@ def test_members_to_build_on():
     assert found.violated and found.ratio >= 2
 
 
-@pytest.mark.long
+@LONG
 def test_contributions_take_their_values_from_members():
     statistics = [Count(2), UnitSum("x", "x", 0, -3, 8, True, 1)]
     chain = per_group(statistics, Norm.L1, [Fraction(1), Fraction(2)], 3)
@@ -159,7 +408,7 @@ def test_contributions_take_their_values_from_members():
     assert falsify(less, 1, members=[values], evaluations=ENOUGH // 3).violated
 
 
-@pytest.mark.long
+@LONG
 def test_integers_by_group():
     names = ("units", "x.total")
     for metric, size in ((L1Distance, 1), (L2Distance, 1)):
@@ -206,9 +455,6 @@ def test_bad_input(arguments):
     honest = claim("sum", vectors(0, 10), SymmetricDistance(), total, 10)
     with pytest.raises(ParameterError):
         falsify(honest, **{"d_in": 1, **arguments})
-
-
-def test_a_domain_without_members_is_said_to_be_empty():
     nothing = AtomDomain(int, Fraction(1, 4), Fraction(3, 4))
     with pytest.raises(QueryError, match="no member"):
         falsify(claim("f", nothing, ABSOLUTE, lambda x: x, 1), 1)
@@ -226,7 +472,7 @@ def looked_at(domain: Domain, metric: Metric, d_in: Any = 1) -> list[Any]:
     return seen
 
 
-@pytest.mark.long
+@LONG
 def test_numbers_that_code_trips_over_are_tried():
     seen = looked_at(AtomDomain(float, nan=True, null=True), DiscreteDistance())
     bounded = looked_at(AtomDomain(float, 1, 3), ABSOLUTE)
@@ -239,83 +485,24 @@ def test_numbers_that_code_trips_over_are_tried():
     assert {2**bits + more for bits in (31, 53, 63, 64) for more in (-1, 0, 1)} <= set(whole)
 
 
-@pytest.mark.long
-def test_shapes_of_vectors_that_code_trips_over_are_tried():
-    seen = looked_at(vectors(0, 9), SymmetricDistance(), 2)
-    assert {0, 1} <= {len(v) for v in seen}
-    long = [v for v in seen if len(v) >= 16]
-    assert any(len(set(v)) == 1 for v in long)
-    assert any(len(set(v)) == 2 and v == [v[0]] * v.count(v[0]) + [v[-1]] * v.count(v[-1]) for v in long)
-    assert any(len(set(v[::2])) == len(set(v[1::2])) == 1 and v[0] != v[1] for v in long)
-    pairs = list(zip(seen[::2], seen[1::2], strict=True))
-    assert any(one != other and sorted(one) == sorted(other) for one, other in pairs)
-    # All of the room on one record or coordinate, and spread.
-    spread = looked_at(VectorDomain(AtomDomain(int), 4), L1Distance(), 8)
-    moved = [
-        [abs(a - b) for a, b in zip(*pair, strict=True)]
-        for pair in zip(spread[::2], spread[1::2], strict=True)
-    ]
-    assert [8, 0, 0, 0] in map(lambda m: sorted(m, reverse=True), moved) and [2, 2, 2, 2] in moved
-
-
-@pytest.mark.long
-def test_tables_of_privacy_units_that_code_trips_over_are_tried():
-    seen = looked_at(RowsDomain(), PrivacyUnitDistance(), 2)
-    assert any(row.unit is None for rows in seen for row in rows)
-    for rows in seen:
-        of = [row for row in rows if row.unit == rows[0].unit]
-        if len({row.key for row in of}) >= 8 and len(of) >= 40:
-            break
-    else:
-        raise AssertionError("no unit with many rows in many groups")
-
-    def by_unit(rows: Any) -> dict[Any, Any]:
-        of: dict[Any, Any] = {}
-        for row in rows:
-            of.setdefault(row.unit, []).append((row.key, sorted(row.values)))
-        return {unit: sorted(own) for unit, own in of.items()}
-
-    pairs = zip(map(by_unit, seen[::2]), map(by_unit, seen[1::2]), strict=True)
-    changing = (
-        {unit for unit, own in other.items() if unit is not None and one.get(unit, own) != own}
-        for one, other in pairs
-    )
-    assert any(changing)
-
-
-def test_half_of_the_evaluations_go_to_new_pairs_and_half_to_better_ones(monkeypatch):
-    calls = {"draw": 0, "improve": 0}
-    for name in calls:
-        original = getattr(_Search, name)
-
-        def counted(self, draw, name=name, original=original):
-            calls[name] += 1
-            return original(self, draw)
-
-        monkeypatch.setattr(_Search, name, counted)
-    falsify(claim("twice", AtomDomain(int, 0, 10), ABSOLUTE, lambda x: 2 * x, 2), 1)
-    assert calls == {"draw": 2000, "improve": 2000}
-    calls.update(draw=0, improve=0)
-    falsify(claim("twice", AtomDomain(int, 0, 10), ABSOLUTE, lambda x: 2 * x, 1), 1)
-    assert 1000 < sum(calls.values()) < 1100  # broken at once, and a quarter to make it clearer
-
-
 ATOMS = [
     AtomDomain(int), AtomDomain(int, 3), AtomDomain(int, None, -3), AtomDomain(int, 2, 2), AtomDomain(int, -7, 10**30, null=True),
     AtomDomain(float), AtomDomain(float, Fraction(1, 10), Fraction(1, 3)), AtomDomain(float, nan=True, null=True), AtomDomain(float, None, 0),
     AtomDomain(Fraction), AtomDomain(Fraction, Fraction(1, 3), Fraction(1, 2)), AtomDomain(bool, null=True), AtomDomain(str), CategoryDomain((1, 0)),
     CategoryDomain((True, False)),
-]  # fmt: skip
+]  # fmt: skip  # fmt: skip
+
+
 DOMAINS = [
     *ATOMS, VectorDomain(ATOMS[4]), VectorDomain(ATOMS[7], 6), VectorDomain(VectorDomain(ATOMS[0], 2)), ProductDomain(tuple(ATOMS[:3])),
     TableDomain((("a", ATOMS[4]), ("b", ATOMS[12]))), TableDomain((("a", ATOMS[7]),), 4),
-]  # fmt: skip
+]  # fmt: skip  # fmt: skip
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_members_are_members(domain):
     draw = Draw(3)
-    for _ in range(300):
+    for _ in range(100):
         value = member(domain, draw)
         assert domain.contains(value)
         assert domain.contains(near(domain, value, draw))
@@ -332,12 +519,15 @@ SPACES = [
     (RowsDomain((("x", ATOMS[7]), ("y", ATOMS[3]))), PrivacyUnitDistance()),
     (ContributionDomain(3), PrivacyUnitDistance(3)),
     (ContributionDomain(3, 2), PrivacyUnitDistance(3, 2)),
-]  # fmt: skip
+]  # fmt: skip  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("domain", "metric"), SPACES, ids=str)
-@pytest.mark.parametrize("room", [Fraction(0), Fraction(1), Fraction(5, 2), Fraction(6)], ids=str)
+@pytest.mark.parametrize(
+    ("domain", "metric"),
+    [pytest.param(*one, marks=[LONG] * (i % 4 > 0)) for i, one in enumerate(SPACES)],
+    ids=str,
+)
+@pytest.mark.parametrize("room", [Fraction(1), Fraction(5, 2)], ids=str)
 def test_pairs_lie_within_the_room_and_use_all_of_it(domain, metric, room):
     pairs, draw, reached = pairs_of(domain, metric, ()), Draw(1), []
     for _ in range(40):
@@ -358,32 +548,10 @@ def test_pairs_lie_within_the_room_and_use_all_of_it(domain, metric, room):
     assert max(reached) >= (math.floor(room) if steps else room * Fraction(3, 4) - 1)
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=60)
+@settings(derandomize=True, database=None, deadline=None, max_examples=25)
 @given(slope=st.integers(-50, 50), more=st.integers(0, 3), d_in=st.fractions(0, 10))
 def test_a_line_is_falsified_exactly_where_its_map_is_too_small(slope, more, d_in):
     claimed = abs(slope) - 1 + more
     line = claim("line", AtomDomain(Fraction), ABSOLUTE, lambda x: slope * x, max(claimed, 0))
     found = falsify(line, d_in, evaluations=60)
     assert found.violated is (claimed < abs(slope) and d_in > 0 and slope != 0)
-
-
-def _winsorised(v):
-    """A tenth at either end becomes what stands next to it."""
-    v = sorted(v)
-    cut = len(v) // 10
-    return sum([v[cut]] * cut + v[cut : len(v) - cut] + [v[len(v) - cut - 1]] * cut) if v else 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("function", "claimed"),
-    [(lambda v: len(v) % 256, 1), (lambda v: len(v) % 2**16, 1), (_winsorised, 10)],
-    ids=["counter of 8 bits", "counter of 16 bits", "winsorised sum"],
-)
-def test_lengths_at_which_counters_wrap_and_quantiles_move_are_tried(function, claimed):
-    numbers = VectorDomain(AtomDomain(int, lower=0, upper=10))
-    claim = Linear(Fraction(claimed))
-    wrong = Transformation(
-        "length", numbers, AtomDomain(int), SymmetricDistance(), AbsoluteDistance(), function, claim
-    )
-    assert falsify(wrong, 1, evaluations=4000).violated
