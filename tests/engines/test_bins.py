@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 from datetime import date
 
 import pyarrow as pa
-import pytest
 
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import (
@@ -20,11 +18,10 @@ from sfumato.transformations import (
     UnitsInBins,
     WeightGrid,
     WeightsInBins,
+    YesInStrata,
     bound_groups,
     per_group,
 )
-from sfumato.transformations.row_sql import RowSql
-from sfumato.transformations.statistics import rows_in_bins
 
 NUMBERS = [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, 2.0, 5e-324, -5e-324, 1e308, 2.5]
 TEXTS = ["", "a", "A", "é", "e\u0301", "it's", '"', "\\", None, "日本", "%s", "a ", "; --", "NULL"]
@@ -59,45 +56,34 @@ STATISTICS: tuple[Statistic, ...] = (
 )
 
 
-def counted(opened) -> dict[str, int]:
-    (batch,) = opened(TABLE).statistics(ExactQuery((), "unit", (), None, 1, STATISTICS), 100)
+ANSWERS = ["a", "A", "é", "it's", "", "; --", None]
+YES_DAYS = [date(2020, 1, 1), date(1, 1, 1), None]
+STRATA = pa.table(
+    {
+        "unit": pa.array([None if i % 17 == 0 else i // 2 for i in range(84)], pa.int64()),
+        "s": pa.array([ANSWERS[i * 5 % 7] for i in range(84)], pa.string()),
+        "d": pa.array([YES_DAYS[i % 3] for i in range(84)], pa.date32()),
+        "yes": pa.array([[True, False, None, True, True][i % 5] for i in range(84)], pa.bool_()),
+    }
+)
+IN_STRATA: tuple[Statistic, ...] = (
+    YesInStrata("s", "s", 1, Listed(("a", "é", "it's", "", "; --")), -4, "yes"),
+    YesInStrata("d", "d", 2, Listed((YES_DAYS[0], YES_DAYS[1])), -4, "yes"),
+    YesInStrata("y", "yes", 2, Listed((True, False)), 0, "yes"),
+)
+
+
+def counted(opened, table, statistics) -> dict[str, int]:
+    (batch,) = opened(table).statistics(ExactQuery((), "unit", (), None, 1, statistics), 100)
     return {name: int(value) for name, value in batch.to_pylist()[0].items() if value}
 
 
-def defined() -> dict[str, int]:
-    rows = [Row(row["unit"], (), row) for row in TABLE.to_pylist()]
-    chain = bound_groups(1) >> per_group(STATISTICS, groups=1)
+def defined(table, statistics) -> dict[str, int]:
+    rows = [Row(row["unit"], (), row) for row in table.to_pylist()]
+    chain = bound_groups(1) >> per_group(statistics, groups=1)
     return dict(+Counter(chain(rows)[()]))
 
 
-def test_bins_are_counted_as_defined(engine):
-    assert counted(engine) == defined()
-
-
-@pytest.mark.long
-def test_planted_mistakes_are_seen(openers, monkeypatch):
-    opened, honest = openers("duckdb"), defined()
-    between, listed, halved = Edges._sql, Listed._sql, rows_in_bins._halved
-    weight = WeightsInBins._added_sql
-    for place, name, wrong in (
-        # NULL is no number above the last edge, nor below the first.
-        (Edges, "_sql", lambda *given: between(*given).split(" THEN ", 1)[1].removesuffix(" END")),
-        (Edges, "_sql", lambda *given: between(*given).replace(" > ", " >= ", 1)),
-        (Edges, "_sql", lambda *given: between(*given).replace(" < ", " <= ", 1)),
-        (Edges, "_sql", lambda *given: f"coalesce({between(*given)}, 0)"),
-        (Listed, "_sql", lambda *given: f"coalesce({listed(*given)}, 0)"),
-        (Listed, "_sql", lambda *given: listed(*given).replace('COLLATE "binary"', 'COLLATE "nocase"')),
-        (rows_in_bins, "_halved", lambda x, bounds, places: halved(x, bounds, [*places[:1], *places[:-1]])),
-        (rows_in_bins, "_halved", lambda x, bounds, places: halved(x, bounds[::-1], places)),
-        (RowSql, "scaled", lambda self, total, rows, body: total),
-        # Rows without a weight count, weights are not trimmed, or each is one.
-        (WeightsInBins, "_added_sql",
-         lambda s, sql: sql.value(f"CASE WHEN {sql.valued(s.weight)} THEN {weight(s, sql)} ELSE 1 END", "BIGINT")),
-        (WeightsInBins, "_added_sql",
-         lambda s, sql: weight(replace(s, weights=WeightGrid(s.weights.exponent, 99)), sql)),
-        (WeightsInBins, "_added_sql", lambda s, sql: "1"),
-    ):  # fmt: skip
-        with monkeypatch.context() as planted:
-            planted.setattr(place, name, wrong)
-            assert counted(opened) != honest, name
-    assert counted(opened) == honest
+def test_bins_are_counted_as_defined(local_engine):
+    for table, statistics in ((TABLE, STATISTICS), (STRATA, IN_STRATA)):
+        assert counted(local_engine, table, statistics) == defined(table, statistics)

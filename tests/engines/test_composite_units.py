@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import combinations, composite_units
 from sfumato.engines.sql import ask
 from sfumato.errors import ParameterError, QueryError, SqlError
 
 from .made_rows import rows_of, table
-from .tiers import some
 
 UTC = dt.UTC
 VISITS = pa.schema(
@@ -65,9 +63,11 @@ def chain(name: str, v: Any, p: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", some(CHAINS, 8))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n != "left join on more")) for n in CHAINS]
+)
 @given(visits, people, st.sets(st.tuples(st.sampled_from(IDS), st.sampled_from([1.0, 11.0, 0.0, "nan"]))))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     whole = rows_of(chain(name, v, p))
     halves = [
@@ -77,53 +77,12 @@ def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     assert whole == halves[0] + halves[1]
 
 
-def test_a_join_by_id_alone_would_be_found(monkeypatch):
-    v, p = [("a", 1.0, 1, None), ("a", 11.0, 2, None)], [("a", 1.0, 20), ("a", 11.0, 30)]
-
-    def parts():
-        return [rows_of(chain("join", v[i : i + 1], p[i : i + 1])) for i in (0, 1)]
-
-    assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]
-    real = combinations._side
-    monkeypatch.setattr(combinations, "_side", lambda rows, side, keys: real(rows, side, keys[:1]))
-    monkeypatch.setattr(combinations, "range", lambda n: range(1), raising=False)
-    with pytest.raises((AssertionError, duckdb.Error)):
-        assert rows_of(chain("join", v, p)) == parts()[0] + parts()[1]
-
-
 @given(visits)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_units_are_equal_where_all_parts_are(v):
     asked = sf.scan(table(VISITS, v), privacy_unit=PARTS).per_unit(rows="count(*)")
     expected = Counter(unit for row in v if (unit := unit_of(row)) is not None)
     assert sorted(row[1] for row in rows_of(asked).elements()) == sorted(expected.values())
-
-
-texts = st.text("a1: 2\0|", max_size=5)
-
-
-@given(st.lists(st.tuples(texts, texts, texts), max_size=40))
-@settings(max_examples=60, deadline=None)
-@pytest.mark.long
-def test_no_two_lists_of_texts_are_one_unit(rows):
-    given_ = pa.table(
-        {name: [row[i] for row in rows] for i, name in enumerate("xyz")},
-        pa.schema({name: pa.string() for name in "xyz"}),
-    )
-    asked = sf.scan(given_, privacy_unit=["x", "y", "z"]).per_unit(rows="count(*)")
-    assert sorted(row[1] for row in rows_of(asked).elements()) == sorted(Counter(rows).values())
-
-
-def test_zeros_and_texts_as_they_come_would_be_found(monkeypatch):
-    def units(rows):
-        return len(rows_of(sf.scan(rows, privacy_unit=["x", "y"]).per_unit(rows="count(*)")))
-
-    zeros = pa.table({"x": pa.array([0.0, -0.0]), "y": [1, 1]})
-    before = [row[2] for row in rows_of(sf.scan(zeros, privacy_unit=["x", "y"]))]
-    assert units(zeros) == 1 and len({str(unit) for unit in before}) == 1
-    monkeypatch.setattr(composite_units, "_canonical", lambda kind: (kind, "{0}", kind))
-    after = [row[2] for row in rows_of(sf.scan(zeros, privacy_unit=["x", "y"]))]
-    assert len({str(unit) for unit in after}) == 2
 
 
 KINDS = {
@@ -134,17 +93,17 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_type_of_a_unit_may_be_a_part(kind, tmp_path):
-    session = duckdb.connect(str(tmp_path / "t.duckdb"))
-    session.execute(
-        f"CREATE TABLE t AS SELECT CAST({KINDS[kind]} AS {kind}) AS x, i % 2 AS y FROM range(4) r(i) "
-        f"UNION ALL SELECT CAST(NULL AS {kind}), 7"
-    )
-    session.close()
-    asked = sf.scan(f"{tmp_path}/t.duckdb/t", privacy_unit=["x", "y"])
-    counts = rows_of(asked.per_unit(n="count(*)"))
-    assert sorted(row[1] for row in counts) == ([1, 1, 1, 1] if kind == "UUID" else [2, 2])
+def test_every_type_of_a_unit_may_be_a_part(tmp_path):
+    values = ", ".join(f"CAST({value} AS {kind}) AS x{i}" for i, (kind, value) in enumerate(KINDS.items()))
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for kind in KINDS)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as session:
+        session.execute(
+            f"CREATE TABLE t AS SELECT {values}, i % 2 AS y FROM range(4) r(i) UNION ALL SELECT {nothing}, 7"
+        )
+    for i, kind in enumerate(KINDS):
+        asked = sf.scan(f"{tmp_path}/t.duckdb/t", privacy_unit=[f"x{i}", "y"])
+        counts = rows_of(asked.per_unit(n="count(*)"), reordered=False)
+        assert sorted(row[1] for row in counts) == ([1, 1, 1, 1] if kind == "UUID" else [2, 2]), kind
 
 
 def test_weeks_are_those_of_the_declared_time_zone(monkeypatch):
@@ -167,15 +126,6 @@ def test_weeks_are_those_of_the_declared_time_zone(monkeypatch):
             berlin.union(sf.scan(rows, privacy_unit=week))
 
 
-def test_instants_are_equal_in_every_zone(monkeypatch):
-    rows = table(VISITS, [("a", 1.0, 1, t) for t in TIMES])
-    found = []
-    for machine in ("America/Lima", "Asia/Tokyo"):
-        monkeypatch.setenv("TZ", machine)
-        found.append({row[-1] for row in rows_of(sf.scan(rows, privacy_unit=["id", "ts"]))})
-    assert found[0] == found[1] and len(found[0]) == 6
-
-
 def test_an_expression_that_fails_is_of_nobody():
     rows = pa.table({"id": [1, 2, 3], "day": ["2024-01-01", "no day", None]})
     asked = sf.scan(rows, privacy_unit=["id", "date_trunc('month', CAST(day AS DATE))"])
@@ -194,31 +144,21 @@ REFUSED = [
     (lambda: a_table().join(a_table(), on="id"), "add 'id': 'id', 'month': 'month' to on"),
     (lambda: a_table().join(a_table(unit=["id", "month", "id + 1"]), on=PARTS), "Scan both tables"),
     (lambda: a_table().join(a_table({"id": EMPTY, "month": EMPTY}), on=PARTS), "id is a whole number here, and id is"),
-    (lambda: a_table().join(a_table({"id": EMPTY, "month": EMPTY}), on="id and month"), "give both one type"),
     (lambda: a_table().union(a_table(unit="id")), "union: a row belongs to one id and month"),
-    (lambda: a_table(unit=[]), "the list is empty"),
-    (lambda: a_table(unit=["id", "Id"]), "is there twice"),
-    (lambda: a_table(unit=["id", 3]), "privacy_unit is 3"),
-    (lambda: a_table(unit=["id", "nothing"]), "nothing"),
-    (lambda: a_table(unit=["id", "count(*)"]), "count"),
     (lambda: a_table(unit=["id", "random()"]), "random"),
     (lambda: a_table(unit=["id", "to_timestamp(month)"]), "with a zone"),
     (lambda: a_table(unit=["id", "[month]"]), "do not compare alike"),
     (lambda: a_table({"id": EMPTY, "x": pa.array([], pa.list_(pa.int8()))}, ["id", "x"]), "do not compare alike"),
-    (lambda: a_table(unit_timezone="Nowhere/Else"), "name of a time zone"),
-    (lambda: a_table(unit_timezone=3), "name of a time zone"),
     (lambda: a_table({"id": EMPTY, "id and id || 'x'": EMPTY}, ["id", "id || 'x'"]), "already"),
-    (lambda: sf.scan(VISITS, privacy_unit=["id", "id || "]), "ends too early"),
     (lambda: a_table().group_by("id and month"), "is the privacy unit"),
     (lambda: a_table().with_columns(**{"id and month": "1"}), "cannot be redefined"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_what_has_no_such_unit_is_refused(number):
-    ask, says = REFUSED[number]
-    with pytest.raises((QueryError, ParameterError), match=says):
-        ask()
+def test_what_has_no_such_unit_is_refused():
+    for ask_, says in REFUSED:
+        with pytest.raises((QueryError, ParameterError), match=says):
+            ask_()
 
 
 def test_columns_may_have_any_names():
@@ -228,16 +168,6 @@ def test_columns_may_have_any_names():
         asked = sf.scan(rows, privacy_unit=unit)
         assert [row[:-1] for row in rows_of(asked)] == [tuple(range(len(names)))]
         assert sum(rows_of(asked).values()) == 2
-
-
-def test_one_column_in_a_list_is_that_column():
-    assert a_table(unit=["id"]).unit == "id" and a_table(unit=["id"]).notes == ()
-
-
-def test_every_explanation_says_what_is_protected():
-    told = str(a_table().bound(rows=1).agg(n=sf.count()).plan(epsilon=1).explain())
-    assert "The privacy unit is one id with one value of month" in told
-    assert "in m units, it is protected as m people together are" in told
 
 
 @pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts")
@@ -259,123 +189,30 @@ def test_a_catalog_declares_them_and_sql_asks(tmp_path):
 
 
 LIMITS = dict.fromkeys(("memory_limit", "threads", "temp_directory"))
-TEXTS = {
-    "alone": "SELECT * FROM visits",
-    "renamed": 'SELECT u AS "id and month", m FROM (SELECT "id and month" AS u, n AS m FROM visits WHERE n > 0) AS r',
-    "join": "SELECT v.*, p.age FROM visits v JOIN people p ON v.id = p.id AND v.month = p.month",
-    "left join": "SELECT v.\"id and month\", v.n, p.age FROM visits v LEFT JOIN people p USING (\"id and month\")",
-    "grouped": "SELECT \"id and month\", id, sum(n) AS n, max(ts) AS t FROM visits GROUP BY ALL",
-    "window": "SELECT *, sum(n) OVER (PARTITION BY \"id and month\" ORDER BY ts RANGE UNBOUNDED PRECEDING) AS s FROM visits",
-    "union": "SELECT \"id and month\", n FROM visits UNION ALL SELECT \"id and month\", age / 2 FROM people",
-}  # fmt: skip
-
-
-def in_sql(name: str, v: Any, p: Any) -> Any:
-    """Return the rows of which a private SELECT with such units asks."""
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = [id, month], "
-        f"max_rows_per_group = 1) COUNT(*) AS n FROM ({TEXTS[name]}) AS s"
-    )
-    tables = {"visits": table(VISITS, v), "people": table(PEOPLE, p)}
-    return rows_of(ask(text, tables, None, None, LIMITS).questions[0].table)
-
-
-@pytest.mark.parametrize("name", some(TEXTS, 3))
-@given(visits, people, st.sets(st.tuples(st.sampled_from(IDS), st.sampled_from([1.0, 11.0, 0.0, "nan"]))))
-@settings(max_examples=3, deadline=None)
-def test_sql_of_them_is_local_too(name, v, p, chosen):
-    whole = in_sql(name, v, p)
-    halves = [
-        in_sql(name, *([r for r in rows if (unit_of(r) in chosen) == of] for rows in (v, p)))
-        for of in (True, False)
-    ]
-    assert whole == halves[0] + halves[1]
 
 
 SAID = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 0, max_rows_per_group = 2, privacy_unit_column = {}) COUNT(*) AS n FROM visits AS v WHERE n > 0"
 WEEKS = ["id", "date_trunc('week', ts)"]
 
 
-@pytest.mark.parametrize(
-    ("written", "parts", "zone"),
-    [
-        ("[id, month]", PARTS, "UTC"),
-        ("(id, month)", PARTS, "UTC"),
-        ('["id", `month`]', PARTS, "UTC"),
-        ("['id', 'month']", PARTS, "UTC"),
-        ("[v.id, v.month]", PARTS, "UTC"),
-        ("[id, date_trunc('week', ts)]", WEEKS, "UTC"),
-        ("[v.id, date_trunc('week',\n  v.ts)], unit_timezone = 'Asia/Tokyo'", WEEKS, "Asia/Tokyo"),
-        ("[id, (month // 2), -n]", ["id", "(month // 2)", "-n"], "UTC"),
-    ],
-)
-def test_sql_has_the_units_of_a_chain(written, parts, zone):
+WRITTEN = [
+    ("[id, month]", PARTS, "UTC"),
+    ('["id", `month`]', PARTS, "UTC"),
+    ("[v.id, date_trunc('week',\n  v.ts)], unit_timezone = 'Asia/Tokyo'", WEEKS, "Asia/Tokyo"),
+    ("[id, (month // 2), -n]", ["id", "(month // 2)", "-n"], "UTC"),
+]
+
+
+def test_sql_has_the_units_of_a_chain():
     rows = table(VISITS, [("a", 1.0, 1, t) for t in TIMES])
-    asked = ask(SAID.format(written), {"visits": rows}, None, None, LIMITS).questions[0]
-    chain_ = sf.scan(rows, privacy_unit=parts, unit_timezone=zone).filter("n > 0")
-    assert (asked.table.unit, asked.table._unit_parts) == (chain_.unit, chain_._unit_parts)
-    assert asked.table.notes == chain_.notes and rows_of(asked.table) == rows_of(chain_)
-    plans = [one.plan(epsilon=1) for one in (asked, chain_.bound(rows=2).agg(n=sf.count()))]
-    assert plans[0].exact == plans[1].exact
-    assert "in m units, it is protected as m people together are" in str(plans[0].explain())
-
-
-@pytest.mark.parametrize(
-    ("written", "says"),
-    [
-        ("[]", "an entry of this list is missing"),
-        ("[id, ]", "an entry of this list is missing"),
-        ("[id,, month]", "an entry of this list is missing"),
-        ("[id, month", "this is never closed"),
-        ("[id, ID]", "'ID' is there twice; name each part once"),
-        ("[id, random()]", "uses random"),
-        ("[id, (SELECT 1)]", "a subquery, which sees other rows"),
-        ("[id, sum(n)]", "sum, which is not a function of one row alone"),
-        ("[id, nothing]", "there is no column 'nothing'"),
-        ("[id, [n]]", "values do not compare alike everywhere"),
-        ("[id, ts::TIMESTAMPTZ]", "makes a time with a zone"),
-        (f"[{', '.join(f'n + {i}' for i in range(60))}]", "at most 50 parts"),
-        (f"[id, {'(' * 5000}n{')' * 5000}]", "nested too deep"),
-        ("[id, month], unit_timezone = 'Nowhere'", "the name of a time zone"),
-        ("[id, month], unit_timezone = UTC", "the name of a time zone"),
-        ("id, unit_timezone = 'UTC'", "of a privacy_unit_column of several parts"),
-        ("[id], unit_timezone = 'UTC'", "of a privacy_unit_column of several parts"),
-        ("[id, month], confidence = [0.5]", "confidence must be a number"),
-        ("[id, month], noise = [laplace]", "noise must be one of"),
-        ("[id, month], types = ('n BIGINT')", "types is written"),
-    ],
-)
-def test_what_is_no_list_of_parts_is_refused_with_its_place(written, says):
-    with pytest.raises(QueryError) as caught:
-        ask(SAID.format(written), {"visits": table(VISITS, [])}, None, None, LIMITS)
-    assert says in str(caught.value)
-
-
-def test_sql_says_the_name_of_such_a_unit_as_it_is_written():
-    for text, says in (
-        (SAID.replace("COUNT(*)", "COUNT(DISTINCT id)"), 'COUNT(DISTINCT "id and month")'),
-        (SAID.replace("visits AS v", "(SELECT id, n FROM visits) AS v"), 'add "id and month" to the SELECT list'),
-        (SAID.replace("visits AS v", "(SELECT * FROM visits QUALIFY row_number() OVER (PARTITION BY id) = 1) AS v"),
-         'PARTITION BY "id and month", ...'),
-        (SAID.replace("visits AS v", "(SELECT id, count(*) AS n FROM visits GROUP BY id) AS v"), 'add "id and month"'),
-    ):  # fmt: skip
-        with pytest.raises(QueryError) as caught:
-            ask(text.format("[id, month]"), {"visits": table(VISITS, [])}, None, None, LIMITS)
-        assert says in str(caught.value)
-
-
-def test_a_catalog_and_a_text_may_say_the_same_list():
-    rows = table(VISITS, [("a", 1.0, 1, None)])
-    catalog = sf.catalog({"tables": {"visits": {"source": rows, "privacy_unit": PARTS}}})
-    text = SAID.replace(" AS v WHERE n > 0", "")
-    assert (
-        ask(text.format("[id, month]"), None, catalog, None, LIMITS).questions[0].table.unit == "id and month"
-    )
-    for other in ("[month, id]", "id", "[id]"):
-        with pytest.raises(QueryError, match="privacy_unit_column is id and month in catalog"):
-            ask(text.format(other), None, catalog, None, LIMITS)
-    with pytest.raises(QueryError, match="unit_timezone is what"):
-        ask(text.format("[id, month], unit_timezone = 'UTC'"), None, catalog, None, LIMITS)
+    for written, parts, zone in WRITTEN:
+        asked = ask(SAID.format(written), {"visits": rows}, None, None, LIMITS).questions[0]
+        chain_ = sf.scan(rows, privacy_unit=parts, unit_timezone=zone).filter("n > 0")
+        assert (asked.table.unit, asked.table._unit_parts) == (chain_.unit, chain_._unit_parts)
+        assert asked.table.notes == chain_.notes and rows_of(asked.table) == rows_of(chain_)
+        plans = [one.plan(epsilon=1) for one in (asked, chain_.bound(rows=2).agg(n=sf.count()))]
+        assert plans[0].exact == plans[1].exact
+        assert "in m units, it is protected as m people together are" in str(plans[0].explain())
 
 
 def test_a_foreign_key_leads_to_them():
@@ -391,7 +228,7 @@ def test_a_foreign_key_leads_to_them():
     assert sum(rows_of(asked.join(cat.table("visits"), on={"visit": "number"})).values()) == 3
 
 
-@pytest.mark.parametrize("limit", [2, 5, 600])
+@pytest.mark.parametrize("limit", [2, 600])
 def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
     path = str(tmp_path / "t.parquet")
     duckdb.sql(
@@ -409,12 +246,11 @@ def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("column", ["m", "row"])
-def test_a_column_that_is_called_like_the_unit_is_not_the_unit(column):
-    people = pa.table({"id": [1, 1, 2], "m": [1, 2, 1], "row": [1, 2, 3]})
-    with pytest.raises(SqlError, match=f"the privacy unit is made of id and m, .* it cannot be {column}"):
+def test_a_column_that_is_called_like_the_unit_is_not_the_unit():
+    people = pa.table({"id": [1, 1, 2], "m": [1, 2, 1]})
+    with pytest.raises(SqlError, match="the privacy unit is made of id and m, .* it cannot be m"):
         sf.sql(
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = [id, m], "
-            f'max_rows_per_group = 1) COUNT(*) AS n FROM (SELECT "{column}" AS "id and m" FROM p) AS a',
+            'max_rows_per_group = 1) COUNT(*) AS n FROM (SELECT m AS "id and m" FROM p) AS a',
             tables={"p": people},
         )

@@ -46,35 +46,24 @@ EQUAL = {
 }
 
 
-def codes(values, standing=value_hash):
+def codes(values):
     with duckdb.connect() as con:
         (kind,) = con.execute(f"SELECT typeof(v) FROM ({values}) AS t(v) LIMIT 1").fetchone()
-        found = f"SELECT count(*), count(DISTINCT {standing('v', kind)}) FROM ({values}) AS t(v)"
+        found = f"SELECT count(*), count(DISTINCT {value_hash('v', kind)}) FROM ({values}) AS t(v)"
         return con.execute(found).fetchone()
 
 
-@pytest.mark.parametrize("values", DIFFERENT.values(), ids=DIFFERENT)
-def test_different_values_have_different_codes(values):
-    number, different = codes(values)
-    assert number == different
-
-
-@pytest.mark.parametrize("values", EQUAL.values(), ids=EQUAL)
-def test_equal_values_have_one_code(values):
-    assert codes(f"SELECT unnest({values})")[1] == 1
-
-
-@pytest.mark.parametrize(
-    "of", ["of 128 bits", "of days", "of months and time", "of lists", "of lists of lists"]
-)
-def test_a_bare_hash_is_found(of):
-    number, different = codes(DIFFERENT[of], lambda value, _: f"hash({value})")
-    assert different < number
+def test_different_values_have_different_codes_and_equal_ones_have_one():
+    for of, values in DIFFERENT.items():
+        number, different = codes(values)
+        assert number == different, of
+    for of, values in EQUAL.items():
+        assert codes(f"SELECT unnest({values})")[1] == 1, of
 
 
 @pytest.mark.flakiness(k=20, because="noise of scale 1/1000 is 1/2 with a probability of exp(-500)")
 @pytest.mark.parametrize("method", ["matching", "shares"])
-@pytest.mark.parametrize("of", [of for of in DIFFERENT if of not in ("of days", "of time before")])
+@pytest.mark.parametrize("of", ["of 128 bits", "of lists", "of text"])
 def test_any_column_is_counted(of, method):
     with duckdb.connect() as con:
         rows = con.sql(f"SELECT row_number() OVER () AS unit, v AS x FROM ({DIFFERENT[of]}) AS t(v)")
@@ -95,12 +84,9 @@ def rows_of_units(tables=50):
             yield from ((key, table, unit, v) for v in rng.sample(range(values), rng.randint(*sizes)))
 
 
-def wrong(read):
-    """In how many groups the matching of what `read` makes of a statement is another one.
-
-    Both of the statement of a part of the units, and of that of all, where those with one row come by themselves.
-    """
-    rows, found = list(rows_of_units()), 0
+def test_what_is_left_to_match_has_the_same_matching():
+    """Both of the statement of a part of the units, and of that of all, where those with one row come by themselves."""
+    rows = list(rows_of_units())
     of_groups = defaultdict(lambda: defaultdict(set))
     for *key, unit, value in rows:
         of_groups[tuple(key)][unit].add(value)
@@ -117,42 +103,12 @@ def wrong(read):
 
         for most in (1, 2, 3):
             statistic = DistinctMatched("x", most)
-            of_part, sets = given(read(brought(statistic, keys, "FROM units"), most))
-            of_all, left = given(read(counted(statistic, keys, several, ones), most))
-            in_part = dict(zip(of_part, matched(sets, most).to_pylist(), strict=True))
+            of_part, sets = given(brought(statistic, keys, "FROM units"))
+            of_all, left = given(counted(statistic, keys, several, ones))
+            right = {key: max_matched(sets.values(), most) for key, sets in of_groups.items()}
+            assert dict(zip(of_part, matched(sets, most).to_pylist(), strict=True)) == right
             numbers = pc.add(left.field("sure"), matched(left.field("sets"), most))
-            whole = dict(zip(of_all, numbers.to_pylist(), strict=True))
-            for key, sets in of_groups.items():
-                right = max_matched(sets.values(), most)
-                found += (in_part.get(key) != right) + (whole.get(key) != right)
-    return found
-
-
-def test_what_is_left_to_match_has_the_same_matching():
-    assert wrong(lambda text, most: text) == 0
-
-
-@pytest.mark.parametrize(
-    "defect",
-    [
-        lambda text, most: text.replace(f"<= {most}", f"<= {most + 1}"),
-        lambda text, most: text.replace(f"> {most}", f"> {most + 1}"),
-        lambda text, most: text.replace("ANTI JOIN", "SEMI JOIN"),
-        lambda text, most: text.replace("rest.k0 IS NOT DISTINCT FROM sure.k0 AND ", ""),
-        lambda text, most: text.replace("SELECT DISTINCT * FROM", "SELECT * FROM"),
-        lambda text, most: text.replace("HAVING count(*) = 1", "HAVING count(*) = 0"),
-    ],
-    ids=[
-        "surely one too many",
-        "one unit forgotten",
-        "only what is sure",
-        "over all groups",
-        "sure values counted by unit",
-        "units with one row forgotten",
-    ],
-)
-def test_planted_defects_of_what_is_left_are_found(defect):
-    assert wrong(defect) > 0
+            assert dict(zip(of_all, numbers.to_pylist(), strict=True)) == right
 
 
 # What is read at first: few rows of each value, so that others must be asked for, and all at once.
@@ -178,20 +134,16 @@ def by_few_pairs(con, pairs, most, whole=False):
     return max_matching(
         lambda text: con.sql(text).to_arrow_reader(10),
         con.register,
-        Rows(
-            "SELECT x AS leaf FROM pairs",
-            "SELECT x AS leaf, hash(u) AS unit FROM pairs",
-            whole,
-        ),
+        Rows("SELECT x AS leaf FROM pairs", "SELECT x AS leaf, hash(u) AS unit FROM pairs", whole),
         most,
     )
 
 
-def wrong_by_few_pairs(monkeypatch, tables=80):
-    """Of how many tables the largest matching is another one where few pairs are looked at, and where it is given up."""
-    rng, wrong, given_up = random.Random(5), 0, 0
+def test_few_pairs_show_a_largest_matching(monkeypatch):
+    """Where few pairs are looked at the matching is a largest one, unless that is given up."""
+    rng, given_up = random.Random(5), 0
     with duckdb.connect() as con, monkeypatch.context() as patch:
-        for number in range(tables):
+        for number in range(50):
             each, least = FIRST[number % len(FIRST)]
             patch.setattr(sizes, "ROWS_OF_A_VALUE", each)
             patch.setattr(sizes, "FIRST_ROWS", least)
@@ -202,13 +154,7 @@ def wrong_by_few_pairs(monkeypatch, tables=80):
             # Each other table by values that are near each other, and not by their codes.
             found = by_few_pairs(con, pairs, most, whole=number % 2 == 1)
             given_up += found is None
-            wrong += found is not None and found != max_matched(sets, most)
-    return wrong, given_up
-
-
-def test_few_pairs_show_a_largest_matching(monkeypatch):
-    wrong, given_up = wrong_by_few_pairs(monkeypatch)
-    assert wrong == 0
+            assert found in (None, max_matched(sets, most))
     assert given_up < 8
 
 
@@ -231,125 +177,6 @@ def test_one_unit_more_or_less_changes_it_by_no_more_than_it_may_bring(monkeypat
     assert moved == {0, 1, 2, 3}
 
 
-def test_the_order_of_rows_changes_nothing(monkeypatch):
-    rng = random.Random(7)
-    monkeypatch.setattr(sizes, "FIRST_ROWS", 5)
-    monkeypatch.setattr(sizes, "ROWS_OF_A_VALUE", 1)
-    with duckdb.connect() as con:
-        for _ in range(20):
-            _, pairs, most = few_or_many(rng)
-            orders = [pairs, sorted(pairs), sorted(pairs, key=lambda pair: pair[::-1])]
-            assert len({by_few_pairs(con, rows, most) for rows in orders} - {None}) <= 1
-
-
-def first_rows_are_all(patch):
-    """What is brought by the first rows is taken for all."""
-
-    def found(self, most):
-        self._look(f"{self.pairs} LIMIT 5")
-        return int(Pruned(self.unit, self.value, len(self.leaves.there), most).matching().brought.sum())
-
-    patch.setattr(sparse_matching._Search, "found", found)
-
-
-def all_values_are_brought(patch):
-    patch.setattr(sparse_matching._Search, "found", lambda self, most: int(self.leaves.there.sum()))
-
-
-def nothing_is_exposed(patch):
-    """Only values that are left out are looked at again, and none that others could free for them."""
-    honest = sparse_matching._flow
-
-    def flow(*given):
-        brought, _, full = honest(*given)
-        return brought, ~brought, full
-
-    patch.setattr(sparse_matching, "_flow", flow)
-
-
-def all_units_are_full(patch):
-    """No further pairs are asked for of any unit that has a known one."""
-    honest = sparse_matching._flow
-
-    def flow(*given):
-        *values, full = honest(*given)
-        return *values, np.ones_like(full)
-
-    patch.setattr(sparse_matching, "_flow", flow)
-
-
-def places_are_doubled(patch):
-    """Those of units that are left when others are pruned."""
-    honest = sparse_matching._flow
-    patch.setattr(sparse_matching, "_flow", lambda unit, value, most: honest(unit, value, 2 * most))
-
-
-def units_in_a_bucket_are_full(patch):
-    """What is said of a unit is said of all that share its lower bits."""
-    honest = sparse_matching._Search._uncovered
-
-    def uncovered(self, exposed, full):
-        return honest(self, exposed, full).replace(
-            "r.unit = sfumato_full.full", "r.unit % 4 = sfumato_full.full % 4"
-        )
-
-    patch.setattr(sparse_matching._Search, "_uncovered", uncovered)
-
-
-def pairs_are_not_completed(patch):
-    """What is known of a value is taken for all that there is."""
-    honest = sparse_matching._Search._look
-
-    def look(self, text):
-        return honest(
-            self, text if "AS r" not in text else text.replace("WHERE leaf", "WHERE false AND leaf")
-        )
-
-    patch.setattr(sparse_matching._Search, "_look", look)
-
-
-def other_units_are_forgotten(patch):
-    """All places of the units that were seen are taken for all places."""
-    patch.setattr(sizes, "SHARE_LEFT_OUT", 0)
-    patch.setattr(sparse_matching._Search, "_uncovered", lambda self, *_: f"{self.pairs} LIMIT 0")
-
-
-def one_place_too_many(patch):
-    honest = Pruned.__init__
-    patch.setattr(Pruned, "__init__", lambda self, *given: honest(self, *given[:3], given[3] + 1))
-
-
-def two_near_values_are_one(patch):
-    honest = sparse_matching._Near.numbers
-    patch.setattr(sparse_matching._Near, "numbers", lambda self, column: honest(self, column) // 2 * 2)
-
-
-def two_listed_values_are_one(patch):
-    honest = sparse_matching._Listed.numbers
-    patch.setattr(sparse_matching._Listed, "numbers", lambda self, column: honest(self, column) // 2 * 2)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "defect",
-    [
-        two_near_values_are_one,
-        two_listed_values_are_one,
-        first_rows_are_all,
-        all_values_are_brought,
-        nothing_is_exposed,
-        units_in_a_bucket_are_full,
-        places_are_doubled,
-        pairs_are_not_completed,
-        other_units_are_forgotten,
-        one_place_too_many,
-    ],
-)
-def test_planted_defects_of_few_pairs_are_found(monkeypatch, defect):
-    defect(monkeypatch)
-    assert wrong_by_few_pairs(monkeypatch)[0] > 0
-
-
 def of_copies(unit, value, most):
     """The size of a maximum matching by Hopcroft and Karp's algorithm, of as many copies of a unit as it has places."""
     copies = (np.asarray(unit)[:, None] * most + np.arange(most)).ravel()
@@ -366,57 +193,19 @@ def pairs_at_random(seed):
     return (heavy * units).astype(np.int64), rng.integers(0, values, pairs), values, int(rng.integers(1, 5))
 
 
-def wrongly_proved(seeds=range(20)):
-    """Of how many tables the matching has another size, or is not proved by values and units that hold all pairs."""
-    wrong = 0
-    for seed in seeds:
-        unit, value, values, most = pairs_at_random(seed)
-        codes = unit.astype(np.uint64) << np.uint64(seed)
-        found = Pruned(codes, value, values, most).matching()
-        covered = ~found.exposed[value] | np.isin(codes, found.full)
-        number = int(found.brought.sum())
-        wrong += number != of_copies(unit, value, most) or not covered.all()
-        wrong += number != int((~found.exposed).sum()) + most * len(found.full)
-    return wrong
-
-
 @pytest.mark.parametrize("small", [False, True])
 def test_a_matching_is_largest_and_proves_it(monkeypatch, small):
+    """It has the right size, and values and units that hold all pairs prove it."""
     if small:
         monkeypatch.setattr(sizes, "UNIT_BUCKETS", 2)
         monkeypatch.setattr(sizes, "PRUNINGS", 1)
-    assert wrongly_proved() == 0
-
-
-def buckets_are_units(patch):
-    """Units that share a bucket are one."""
-    patch.setattr(sizes, "UNIT_BUCKETS", 64)
-    honest = Pruned.__init__
-    patch.setattr(
-        Pruned, "__init__", lambda self, unit, *given: honest(self, unit % unit.dtype.type(64), *given)
-    )
-
-
-def too_many_are_sure(patch):
-    """A unit with one value more than it may bring brings them all."""
-    honest = Pruned._left
-
-    def left(self, *columns):
-        self.most += 1
-        found = honest(self, *columns)
-        self.most -= 1
-        return found
-
-    patch.setattr(Pruned, "_left", left)
-
-
-@pytest.mark.parametrize(
-    "defect",
-    [nothing_is_exposed, all_units_are_full, places_are_doubled, buckets_are_units, too_many_are_sure],
-)
-def test_planted_defects_of_a_matching_are_found(monkeypatch, defect):
-    defect(monkeypatch)
-    assert wrongly_proved() > 0
+    for seed in range(12):
+        unit, value, values, most = pairs_at_random(seed)
+        codes = unit.astype(np.uint64) << np.uint64(seed)
+        found = Pruned(codes, value, values, most).matching()
+        assert (~found.exposed[value] | np.isin(codes, found.full)).all()
+        number = int((~found.exposed).sum()) + most * len(found.full)
+        assert int(found.brought.sum()) == of_copies(unit, value, most) == number
 
 
 @pytest.mark.parametrize("most", [1, 3, 2**40])
@@ -441,8 +230,6 @@ def test_sizes_that_are_far_from_even(units, values, number, most):
 # By type, the least and the largest of some numbers that lie near each other.
 NEAR = {
     pa.int8(): (-128, 127),
-    pa.uint8(): (0, 255),
-    pa.int32(): (-(2**31), -(2**31) + 1000),
     pa.int64(): (2**63 - 1000, 2**63 - 1),
     pa.uint64(): (2**63 - 500, 2**63 + 500),
     pa.uint32(): (2**32 - 1000, 2**32 - 1),
@@ -455,47 +242,27 @@ def near(column):
         return sparse_matching._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
 
 
-def wrongly_numbered(kind, seed=3):
-    """Of how many columns, each cut out of a longer one, numbers are not the distances from the least."""
-    rng, (least, largest) = random.Random(seed), NEAR[kind]
-    numbers = [rng.randint(least, largest) for _ in range(60)] + [least, largest]
-    rng.shuffle(numbers)
-    column = pa.array(numbers, kind)
-    found = near(column)
-    different = sorted(n - least for n in set(numbers))
-    wrong = np.flatnonzero(found.there).tolist() != different
-    wrong += found.values(np.array(different)).to_pylist() != [n + least for n in different]
-    parts = [column[:0], *(column[i : i + 7] for i in range(0, len(numbers), 7))]
-    wrong += sum(
-        found.numbers(pa.chunked_array([p], kind)).tolist() != [n - least for n in p.to_pylist()]
-        for p in parts
-    )
-    return wrong
+def test_values_that_are_near_are_numbered_in_their_order_and_far_ones_have_no_table():
+    """Each column is cut out of a longer one."""
+    rng = random.Random(3)
+    for kind, (least, largest) in NEAR.items():
+        numbers = [rng.randint(least, largest) for _ in range(60)] + [least, largest]
+        rng.shuffle(numbers)
+        column = pa.array(numbers, kind)
+        found, different = near(column), sorted(n - least for n in set(numbers))
+        assert np.flatnonzero(found.there).tolist() == different
+        assert found.values(np.array(different)).to_pylist() == [n + least for n in different]
+        for part in (column[:0], *(column[i : i + 7] for i in range(0, len(numbers), 7))):
+            placed = found.numbers(pa.chunked_array([part], kind)).tolist()
+            assert placed == [n - least for n in part.to_pylist()]
+        if kind.bit_width > 16:
+            of = np.iinfo(kind.to_pandas_dtype())
+            assert not near(pa.array([of.min, of.max], kind)).is_near
+            assert not near(pa.array([0, 1 << 23], kind)).is_near
+            assert near(pa.array([], kind)).is_near
 
 
-@pytest.mark.parametrize("kind", NEAR, ids=str)
-def test_values_that_are_near_are_numbered_in_their_order(kind):
-    assert wrongly_numbered(kind) == 0
-
-
-@pytest.mark.parametrize("kind", [k for k in NEAR if k.bit_width > 16], ids=str)
-def test_values_that_are_far_from_each_other_have_no_table(kind):
-    of = np.iinfo(kind.to_pandas_dtype())
-    assert not near(pa.array([of.min, of.max], kind)).is_near
-    assert not near(pa.array([0, 1 << 23], kind)).is_near
-    assert near(pa.array([], kind)).is_near
-
-
-@pytest.mark.parametrize("kind", NEAR, ids=str)
-def test_a_table_that_begins_elsewhere_is_found(monkeypatch, kind):
-    honest = sparse_matching._Near._distances
-    monkeypatch.setattr(sparse_matching._Near, "_distances", lambda self, values: honest(self, values[1:]))
-    assert wrongly_numbered(kind) > 0
-
-
-@pytest.mark.parametrize(
-    "kind", [pa.uint64(), pa.int64(), pa.date32(), pa.timestamp("us"), pa.bool_()], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.date32(), pa.bool_()], ids=str)
 def test_values_of_any_kind_are_numbered_as_they_are_listed(kind):
     width = pa.int32() if kind == pa.date32() else pa.int64()
     leaves = pa.array([1, 0] if pa.types.is_boolean(kind) else [7, 5, 0, 9], width).cast(kind)
@@ -512,26 +279,22 @@ def test_values_of_any_kind_are_numbered_as_they_are_listed(kind):
 @pytest.mark.parametrize(
     "values",
     [
-        "DATE '1969-12-01' + CAST(i % 90 AS INTEGER)",
         "CASE i % 90 WHEN 0 THEN 'infinity'::DATE WHEN 1 THEN '-infinity' ELSE DATE '2020-01-01' + CAST(i % 90 AS INTEGER) END",
-        "(i % 90 - 45)::TINYINT",
         "(i % 90)::UBIGINT + 9223372036854775800",
-        "(i % 90) * 1000000000000",
         "(i % 90)::BIGINT - 9223372036854775807",
     ],
-    ids=["days", "days without end", "small", "without a sign", "far", "least"],
+    ids=["days without end", "without a sign", "least"],
 )
 def test_whole_numbers_and_days_are_counted(values):
     with duckdb.connect() as con:
-        rows = con.sql(
-            f"SELECT i AS unit, {values} AS x FROM range(200) t(i) UNION ALL SELECT 0, NULL"
-        ).to_arrow_table()
+        text = f"SELECT i AS unit, {values} AS x FROM range(200) t(i) UNION ALL SELECT 0, NULL"
+        rows = con.sql(text).to_arrow_table()
     asked = sf.scan(rows, privacy_unit="unit").bound(groups=1).agg(n=sf.count_distinct("x", values=1))
     assert asked.release(epsilon=1000).to_arrow()["n"].to_pylist() == [90]
 
 
 @pytest.mark.flakiness(k=20, because="noise of scale 1/1000 is 1/2 with a probability of exp(-500)")
-@pytest.mark.parametrize("unit", ["unit", "'of ' || unit", "unit::HUGEINT << 64", "unit / 2"])
+@pytest.mark.parametrize("unit", ["unit", "unit::HUGEINT << 64"])
 def test_without_groups_few_pairs_or_all_count_the_same(monkeypatch, unit):
     with duckdb.connect() as con:
         # Value 0 is everybody's; unit 1 alone has 1,000 values, of which it brings 2.
@@ -553,7 +316,7 @@ def test_without_groups_few_pairs_or_all_count_the_same(monkeypatch, unit):
     assert found == [[42]] * 6
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])
+@pytest.mark.parametrize("noise", ["gaussian", "k_norm"])
 @pytest.mark.parametrize("method", ["matching", "shares"])
 def test_numbers_are_the_true_ones_and_noise(method, noise):
     table = pa.table({"unit": [1, 2, 3, 4, 5], "x": ["a", "b", "c", "d", None]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +37,7 @@ floats = st.sampled_from([0.0, -0.0, float("nan"), 1.5, None])
 
 
 @given(st.lists(st.tuples(floats, st.sampled_from(["a", "A", "", None]), st.integers(0, 3)), max_size=25))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_most_rows_of_a_key_are_those_of_the_definition(rows: list[tuple[Any, str | None, int]]) -> None:
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(KINDS)]
     engine = DuckDBEngine.open(pa.table(columns, ["x", "t", "i"]))
@@ -154,65 +153,14 @@ def test_a_table_is_looked_at_once_and_where_its_rows_could_be_too_many(
         assert len(looks) == expected
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "json", "pandas", "sqlite", "broken text"])
-def test_of_any_source(tmp_path: Any, kind: str) -> None:
-    source: Any = str(tmp_path / f"tens.{kind}")
-    types = None
-    if kind == "parquet":
-        pq.write_table(TENS, source)
-    elif kind == "csv":
-        pa.csv.write_csv(TENS, source)
-        types = {"k": "BIGINT", "v": "BIGINT"}
-    elif kind == "json":
-        (tmp_path / "tens.json").write_text(
-            "".join(
-                f'{{"k": {k or "null"}, "v": {v}}}\n' for k, v in zip(*TENS.to_pydict().values(), strict=True)
-            )
-        )
-        types = {"k": "BIGINT", "v": "BIGINT"}
-    elif kind == "pandas":
-        source = TENS.slice(0, 13).to_pandas()
-    elif kind == "sqlite":
-        import sqlite3
-
-        with closing(sqlite3.connect(source)) as made, made:
-            made.execute("CREATE TABLE t (k BIGINT, v BIGINT)")
-            made.executemany("INSERT INTO t VALUES (?, ?)", zip(*TENS.to_pydict().values(), strict=True))
-        source += "/t"
-    else:  # text that is not UTF-8, at which DuckDB's reader of Parquet stops
-        source = str(tmp_path / "tens.parquet")
-        texts = pa.Array.from_buffers(pa.string(), 53, pa.array([b"\xff"] * 53, pa.binary()).buffers())
-        pq.write_table(TENS.append_column("t", texts), source)
-    tens = sf.public(source, **({} if types is None else {"types": types}))
+def test_of_text_that_stops_duckdb(tmp_path: Any) -> None:
+    """Text that is not UTF-8, at which DuckDB's reader of Parquet stops."""
+    source = str(tmp_path / "tens.parquet")
+    texts = pa.Array.from_buffers(pa.string(), 53, pa.array([b"\xff"] * 53, pa.binary()).buffers())
+    pq.write_table(TENS.append_column("t", texts), source)
+    tens = sf.public(source)
     refused(visits().join(tens, on="k", unit_rows=9), "become 10 rows")
-    if kind == "broken text":
-        refused(
-            visits().with_columns(t="'x'").join(tens.filter("t IS NULL"), on="k", unit_rows=9),
-            "become 10 rows",
-        )
-    assert (
-        visits()
-        .join(tens, on="k", unit_rows=10)
-        .agg(n=sf.count_units())
-        .release(epsilon=1)
-        .to_arrow()
-        .num_rows
-        == 1
-    )
-
-
-def test_on_beam_where_the_table_is_here() -> None:
-    rows = sf.scan(sfumato.beam.named("visits", ROWS.schema), privacy_unit="id")
-    refused(rows.join(sf.public(TENS), on="k", unit_rows=9), "become 10 rows")
-    rows.join(sf.public(TENS), on="k").agg(n=sf.count_units()).release(epsilon=1)
-    with pytest.raises(QueryError, match="become 10 rows"):
-        rows.join(sf.public(TENS), on="k", unit_rows=9).top("v", k=1, keys=[1, 2]).release(epsilon=1)
-
-
-@pytest.mark.long
-def test_on_spark(frame_of: Any) -> None:
-    rows = sf.scan(frame_of(ROWS), privacy_unit="id")
-    for tens in (sf.public(frame_of(TENS)), sf.public(TENS)):
-        refused(rows.join(tens, on="k", unit_rows=9), "become 10 rows")
-        asked = rows.join(tens.filter("v < 5"), on="k", unit_rows=9).agg(n=sf.count_units())
-        assert asked.release(epsilon=1).count() == 1
+    nothing = tens.filter("t IS NULL")
+    refused(visits().with_columns(t="'x'").join(nothing, on="k", unit_rows=9), "become 10 rows")
+    asked = visits().join(tens, on="k", unit_rows=10).agg(n=sf.count_units())
+    assert asked.release(epsilon=1).to_arrow().num_rows == 1

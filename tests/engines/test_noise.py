@@ -97,8 +97,8 @@ def everybody(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
-    opened, table = public(engine)
+def test_each_number_has_the_noise_that_is_claimed(local_engine, everybody, noise):
+    opened, table = public(local_engine)
     plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
     drawn = noises(exactly(opened, plan), opened.release(plan))
     assert set(drawn) == set(plan.laws)
@@ -113,9 +113,9 @@ def test_each_number_has_the_noise_that_is_claimed(engine, everybody, noise):
 
 @pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_less_noise_or_none_is_seen(engine, everybody, fixed_salt, noise, monkeypatch):
+def test_less_noise_or_none_is_seen(local_engine, everybody, fixed_salt, noise, monkeypatch):
     """30% less is beyond the thresholds by five standard deviations or more."""
-    opened, table = public(engine)
+    opened, table = public(local_engine)
     plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
     exact = exactly(opened, plan)  # the groups are public and unlimited, and the salt is fixed
     names = list(plan.laws)[:1]
@@ -128,9 +128,8 @@ def test_less_noise_or_none_is_seen(engine, everybody, fixed_salt, noise, monkey
         assert [n for n, law in plan.laws.items() if not fits(drawn[n], law)] == [name], factor
 
 
-@pytest.mark.long
-def test_two_releases_and_two_looks(engine, everybody):
-    opened, table = public(engine)
+def test_two_releases_and_two_looks(local_engine, everybody):
+    opened, table = public(local_engine)
     question = table.agg(u=sf.count_units())
     release = question.release(epsilon=0.05)
     exact = exactly(opened, release.plan)
@@ -168,7 +167,7 @@ def covered(release: Release, confidence: float, shrunk: float = 1.0) -> dict[st
 
 @pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("epsilon", [1, 20])
+@pytest.mark.parametrize("epsilon", [1])
 def test_error_bars_cover(openers, everybody, noise, epsilon):
     """Bars are computed from noisy numbers, wherever these come from: one engine stands for all."""
     _, table = public(openers("duckdb"))
@@ -187,27 +186,18 @@ def test_error_bars_cover(openers, everybody, noise, epsilon):
                 assert count >= least_covered(GROUPS, confidence), (name, count)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_error_bars_cover_on_each_engine(engine, everybody, noise):
-    _, table = public(engine)
-    release = table.agg(**ASKED).release(epsilon=1, delta=1e-6, noise=noise)
-    for name, count in covered(release, 0.95).items():
-        assert count >= least_covered(GROUPS, 0.95), (name, count)
-
-
-def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(engine, everybody):
+def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(local_engine, everybody):
     """A count's bar is exact: it neither covers more than it says, nor does two fifths less still pass."""
-    _, table = public(engine)
+    _, table = public(local_engine)
     for noise in ("laplace", "gaussian"):
         release = table.agg(u=sf.count_units()).release(epsilon=0.05, delta=1e-6, noise=noise)
         count = covered(release, 0.8)["u"]
-        assert count <= GROUPS - least_covered(GROUPS, 1 - 0.81)
+        assert least_covered(GROUPS, 0.8) <= count <= GROUPS - least_covered(GROUPS, 1 - 0.81)
         assert covered(release, 0.8, shrunk=0.6)["u"] < least_covered(GROUPS, 0.8)
 
 
-def test_simultaneous_bars_cover_all_at_once(engine, everybody, fixed_salt):
-    _, table = public(engine)
+def test_simultaneous_bars_cover_all_at_once(local_engine, everybody, fixed_salt):
+    _, table = public(local_engine)
     question = table.agg(u=sf.count_units(), s=sf.sum("n", lower=-2, upper=9))
     release = question.release(epsilon=1, unsafe_words=SeededWords("all at once"))
     answer, widths = release.to_arrow(), release.errors(1 - 1e-10, simultaneous=True)
@@ -250,15 +240,15 @@ def plausible(count: int, trials: int, rate: float) -> bool:
     )
 
 
+@pytest.mark.parametrize("pre_threshold", [1, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])
-@pytest.mark.parametrize("pre_threshold", [1, 8])
-def test_groups_are_shown_as_often_as_the_rule_says(engine, selection, pre_threshold):
-    sample = Table(engine(sized({1: 1})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+def test_groups_are_shown_as_often_as_the_rule_says(local_engine, selection, pre_threshold):
+    sample = Table(local_engine(sized({1: 1})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
     options = dict(epsilon=1, delta=1e-3, group_selection=selection, pre_threshold=pre_threshold)
     middle = sample.plan(**options).selection.expected_threshold
     sizes = sorted({1, max(1, pre_threshold - 1), pre_threshold, middle - 2, middle - 1, middle, middle + 2})
     trials = {size: 1500 for size in sizes}
-    question = Table(engine(sized(trials)), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    question = Table(local_engine(sized(trials)), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
     release = question.release(**options)
     found = shown(release)
     rule = release.plan.selection
@@ -274,23 +264,10 @@ def test_groups_are_shown_as_often_as_the_rule_says(engine, selection, pre_thres
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("selection", ["laplace", "gaussian"])
-def test_shown_counts_reach_the_threshold(engine, selection):
-    """A count that selected its group is the count that is shown, so it is never below the threshold."""
+def test_a_group_of_one_unit_is_shown_at_most_with_delta(local_engine):
     question = (
-        Table(engine(sized({5: 800, 12: 800, 30: 50})), "id")
-        .group_by("g")
-        .bound(groups=1)
-        .agg(u=sf.count_units())
+        Table(local_engine(sized({1: 200_000})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
     )
-    release = question.release(epsilon=1, delta=1e-3, group_selection=selection, pre_threshold=3)
-    counts = release.to_arrow()["u"].to_pylist()
-    assert counts and min(counts) >= release.plan.selection.expected_threshold
-
-
-@pytest.mark.long
-def test_a_group_of_one_unit_is_shown_at_most_with_delta(engine):
-    question = Table(engine(sized({1: 200_000})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
     for selection in ("truncated_geometric", "laplace", "gaussian"):
         release = question.release(epsilon=1, delta=1e-4, group_selection=selection)
         assert special.bdtrc(release.to_arrow().num_rows - 1, 200_000, 1e-4) > FALSE_ALARM

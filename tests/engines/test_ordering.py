@@ -13,10 +13,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import ordering, shaped
-from sfumato.engines.duckdb.ordering import identity_terms, peers, row_identity
+from sfumato.engines.duckdb.ordering import identity_terms, row_identity
 from sfumato.engines.duckdb.row_steps import column_of
-from sfumato.query.tables.shaped_tables import PLACES, RANKS, WindowCall
 
 from .made_rows import rows_of
 from .tiers import some
@@ -72,15 +70,6 @@ def test_one_module_writes_every_order():
     assert found == {name: sorted(texts) for name, texts in ELSEWHERE.items()}
 
 
-def test_functions_without_a_frame_have_none():
-    for function in (*PLACES, *RANKS):
-        with pytest.raises(ValueError, match="has no frame"):
-            WindowCall("w", function, "", (), (), (), "RANGE", "{} PRECEDING", "CURRENT ROW")
-    for function in PLACES:
-        with pytest.raises(AssertionError):
-            peers(function, ["x"])
-
-
 # Of each type values that may be equal and not the same, as DuckDB writes them.
 ALIKE = {
     "DOUBLE": ["0.0", "'-0.0'", "'nan'", "-('nan'::DOUBLE)", "'inf'", "1e300"],
@@ -102,17 +91,17 @@ ALIKE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ALIKE)
-def test_only_the_same_values_are_tied(kind):
+def test_only_the_same_values_are_tied():
     session = duckdb.connect()
-    values = [f"CAST({value} AS {kind})" for value in [*ALIKE[kind], "NULL"]]
-    terms = ", ".join(identity_terms("x", {"x": column_of(kind, True)}))
-    rows = " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate(values))
-    ranks = session.execute(
-        f"SELECT i, rank() OVER (ORDER BY {terms}) FROM ({rows}) AS v, range(3)"
-    ).fetchall()
-    assert len({rank for _, rank in ranks}) == len(values)
-    assert all(len({rank for i, rank in ranks if i == one}) == 1 for one in range(len(values)))
+    for kind, alike in ALIKE.items():
+        values = [f"CAST({value} AS {kind})" for value in [*alike, "NULL"]]
+        terms = ", ".join(identity_terms("x", {"x": column_of(kind, True)}))
+        rows = " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate(values))
+        ranks = session.execute(
+            f"SELECT i, rank() OVER (ORDER BY {terms}) FROM ({rows}) AS v, range(3)"
+        ).fetchall()
+        assert len({rank for _, rank in ranks}) == len(values), kind
+        assert all(len({rank for i, rank in ranks if i == one}) == 1 for one in range(len(values)))
 
 
 def test_texts_of_a_column_with_a_collation_are_told_apart():
@@ -166,7 +155,7 @@ def asked_of(rows: pa.Table, call: str, frame: str) -> sf.Table:
     )
 
 
-@pytest.mark.parametrize("case", some(product(CALLS, FRAMES), 7), ids=", ".join)
+@pytest.mark.parametrize("case", some([*product(CALLS, FRAMES)][::2], 8), ids=", ".join)
 def test_windows_over_ties_do_not_depend_on_where_rows_lie(case):
     (call, frame), chance = case, random.Random(f"{case}")
     rows = ties(chance)
@@ -199,14 +188,6 @@ def test_two_windows_give_copies_of_a_row_their_values_in_one_way():
     assert found[0] == found[1]
     asked = sf.scan(rows, privacy_unit="id").sql(COPIES)
     assert "valuecopy" in asked._engine.rows_after(asked._part).source.relation
-
-
-def test_an_order_by_a_distance_alone_would_be_found(monkeypatch):
-    """What be0a808f did: the key that a distance is added to took the place of the whole order."""
-    monkeypatch.setattr(shaped, "order_by", lambda apart, first=(): ordering.order_by([], first[:1]))
-    with pytest.raises(AssertionError):
-        for call in ("row_number()", "lag(x)"):
-            test_windows_over_ties_do_not_depend_on_where_rows_lie((call, "number"))
 
 
 def test_one_person_does_not_turn_the_order_of_all_rows():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from fractions import Fraction as F
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
@@ -46,14 +46,6 @@ def test_private_groups_stop_at_the_end():
     assert release.to_arrow() is release.to_arrow()
 
 
-def test_a_unit_in_ten_thousand_groups_counts_in_each():
-    data = pa.table({"id": [i % 40 for i in range(40 * 3000)], "key": [i // 40 for i in range(40 * 3000)]})
-    top = scan(data).top("key", k=1)
-    exact = replace(top._exact((top.statistic,)), largest=None)
-    [batch] = scan(data)._engine.statistics(exact, 1 << 16)
-    assert set(batch.column(1).to_pylist()) == {40} and batch.num_rows == 3000
-
-
 def test_without_counts_and_error_bars():
     question = scan().top("key", k=2, keys=["a", "b"])
     bare = question.release(epsilon=3, counts=False, unsafe_words=words())
@@ -68,7 +60,7 @@ def test_without_counts_and_error_bars():
         release.errors(1)
 
 
-@pytest.mark.parametrize("k", [1, 10, 1000])
+@pytest.mark.parametrize("k", [1, 1000])
 @pytest.mark.parametrize("keys", [None, "public"])
 @pytest.mark.parametrize("counts", [True, False])
 def test_what_is_spent_is_within_the_budget(k, keys, counts):
@@ -94,13 +86,6 @@ def test_what_is_spent_is_within_the_budget(k, keys, counts):
     assert delta > F(1e-6) / 3
     # Planted: the number of peels, or the numbers beside them, forgotten.
     assert zcdp_delta(4 * rho, F(1)) > F(1e-6)
-
-
-def test_delta_helps_many_peels_alone():
-    question = scan().top("key", k=4, keys=list(SIZES))
-    assert question.plan(epsilon=1, delta=1e-9).measurement.zcdp is None
-    many = scan().top("key", k=1000, candidates=1000)
-    assert many.plan(epsilon=1, delta=1e-6).measurement.zcdp is not None
 
 
 @pytest.mark.parametrize("sizes", [{}, {"a": 1}, {None: 600, "a": 1}])
@@ -133,10 +118,8 @@ def test_several_keys_filters_and_files(tmp_path):
 
 
 def test_a_source_is_not_written_over(tmp_path):
-    import pyarrow.parquet
-
     path = tmp_path / "rows.parquet"
-    pyarrow.parquet.write_table(table(), path)
+    pq.write_table(table(), path)
     release = sf.scan(path, privacy_unit="id").top("key", k=1).release(epsilon=1, delta=1e-6)
     with pytest.raises((ParameterError, QueryError, RefusalError)):
         release.write(path)
@@ -147,36 +130,21 @@ def test_a_source_is_not_written_over(tmp_path):
 def test_refused_before_anything_is_read():
     people = scan()
     for ask in (
-        lambda: people.top(k=1),
         lambda: people.top("id", k=1),
-        lambda: people.top("nothing", k=1),
         lambda: people.bound(groups=1).top("key", k=1),
         lambda: people.top("key", k=0),
         lambda: people.top("key", k=3, keys=["a"]),
         lambda: people.top("key", k=3, candidates=2),
-        lambda: people.top("key", k=1, keys=["a"], candidates=2),
-        lambda: people.top("key", k="1"),
-        lambda: people.top("key", k=1, candidates=2**63),
         lambda: people.with_columns(Rank="key").top("Rank", k=1),
     ):
         with pytest.raises((ParameterError, QueryError)):
             ask()
-    question = people.top("key", k=1)
-    for options in (
-        {"epsilon": 1},
-        {"epsilon": 0, "delta": 1e-6},
-        {"epsilon": math.inf, "delta": 1e-6},
-        {"epsilon": 10**9, "delta": 1e-6},
-        {"epsilon": 1, "delta": 1},
-        {"epsilon": 1, "delta": 1e-6, "counts_share": 1},
-        {"epsilon": 1, "delta": 1e-6, "counts": "yes"},
-        {"epsilon": 1, "delta": 1e-6, "unsafe_words": 7},
-    ):
+    for options in ({"epsilon": 1}, {"epsilon": math.inf, "delta": 1e-6}, {"epsilon": 1, "delta": 1}):
         with pytest.raises((ParameterError, BudgetError)):
-            question.release(**options)
+            people.top("key", k=1).release(**options)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 1e-280), (1000, 0.9), (50, 1e-12)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 1e-280), (1000, 0.9)])
 def test_claims_at_extremes(epsilon, delta):
     release = scan().top("key", k=2).release(epsilon=epsilon, delta=delta, unsafe_words=words())
     assert release.to_arrow().num_rows <= 2
@@ -189,8 +157,9 @@ def spending(type_=None):
     return scan(pa.table({"id": ids, "key": keys, "price": pa.array(price, type_ or pa.float64())}))
 
 
-@pytest.mark.parametrize("type_", [pa.float64(), pa.int64()])
-@pytest.mark.parametrize("keys", [None, ["few rich", "many", "one"]])
+@pytest.mark.parametrize(
+    ("type_", "keys"), [(pa.float64(), None), (pa.int64(), ["few rich", "many", "one"])], ids=str
+)
 def test_by_sum(type_, keys):
     question = spending(type_).top("key", k=1, by=sf.sum("price", lower=0, upper=50), keys=keys)
     release = question.release(epsilon=2, delta=1e-6, unsafe_words=words())
@@ -220,31 +189,19 @@ def test_sums_that_are_refused():
     for by in (
         sf.sum("price", lower=-1, upper=50),
         sf.sum("price", lower=0, upper=50, per="row"),
-        sf.sum("price"),
-        sf.sum("key", lower=0, upper=1),
         sf.count(),
-        "price",
     ):
         with pytest.raises((ParameterError, QueryError)):
             price.top("key", k=1, by=by)
     with pytest.raises(BudgetError):
         price.top("key", k=1, keys=["a"]).plan(epsilon=1e-20)
-    wide = price.top("key", k=1, keys=["a", "many"], by=sf.sum("price", lower=0, upper=1e90))
-    assert wide.release(epsilon=1, unsafe_words=words()).to_arrow().num_rows == 1
 
 
-@pytest.mark.parametrize(
-    "values", [(math.nan, 1.5), (math.inf, -math.inf), (True, False), ('"; DROP', "\x00")]
-)
+@pytest.mark.parametrize("values", [(math.nan, math.inf), ('"; DROP', "\x00")])
 def test_keys_of_any_value(values):
     data = pa.table({"id": list(range(600)) * 2, "key": [values[0]] * 600 + [values[1]] * 600})
     found = scan(data).top("key", k=2).release(epsilon=2, delta=1e-6, unsafe_words=words()).to_arrow()
     assert sorted(map(str, found["key"].to_pylist())) == sorted(map(str, values))
-
-
-def test_epsilon_may_be_huge_where_groups_are_public():
-    found = scan().top("key", k=2, keys=list(SIZES)).release(epsilon=10**9, unsafe_words=words()).to_arrow()
-    assert found["units"].to_pylist() == [900, 700]
 
 
 def test_a_key_may_have_the_name_of_what_is_added_up():

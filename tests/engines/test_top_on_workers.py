@@ -15,8 +15,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import noise_free
 from sfumato.transformations import CountUnits
-
-from .test_statistics import cases, definition, evaluated, generated, same, sort_key, unit_sum
+from tests.support.cases import cases, definition, evaluated, generated, same, sort_key, unit_sum
 
 SIZES = {"a": 900, "b": 700, "c": 500, "d": 2}
 COLUMNS = pa.schema([("id", pa.int64()), ("key", pa.string())])

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import duckdb
@@ -14,13 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb import bounding_sql
-from sfumato.engines.duckdb.contribution_limits import counted_rows, joined_counts, kept_rows, written_out
+from sfumato.engines.duckdb.contribution_limits import kept_rows
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
-from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import (
     Count,
@@ -35,9 +32,9 @@ from sfumato.transformations import (
     bound_total_rows,
     per_group,
 )
+from tests.support.cases import Case, Result, cases, evaluated, generated, same
 
 from .test_neighbours import ADVERSARIES, AGGREGATES, apart, by_world, changes, exact, others
-from .test_statistics import Case, Result, cases, evaluated, generated, same
 
 SALT = 77
 COLUMNS = ["u", "k0", "y0"]
@@ -80,27 +77,12 @@ def ranked(limit: int, hashed: str) -> list[tuple[Any, ...]]:
     return kept({"near": f"SELECT u, k0, y0 FROM ({copies}) QUALIFY {order} <= {limit}"})
 
 
-@pytest.mark.parametrize("kind", HASHES)
-def test_the_same_rows_as_by_ranking_all(kind: str) -> None:
-    for limit in (1, 7, 45, 2**31):
-        assert kept(kept_rows("source", COLUMNS, limit, SALT), HASHES[kind]) == ranked(limit, HASHES[kind])
-
-
-def test_another_order_and_another_limit_are_seen() -> None:
+def test_the_same_rows_as_by_ranking_all() -> None:
+    for (kind, hashed), limit in product(HASHES.items(), (1, 7, 2**31)):
+        assert kept(kept_rows("source", COLUMNS, limit, SALT), hashed) == ranked(limit, hashed), (kind, limit)
+    # Another order and another limit are seen.
     found = kept(kept_rows("source", COLUMNS, 7, SALT))
     assert found != ranked(7, HASHES["one bit"]) and found != ranked(6, HASH)
-    most = Counter(u for u, *_ in found)
-    assert set(most.values()) <= set(range(1, 8)) and len(most) == 80
-
-
-def test_counts_that_are_written_out_are_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = kept({"near": "SELECT u, k0, y0 FROM source"})
-    for block in (2, 1 << 11):
-        monkeypatch.setattr(sizes, "COPIES", block)
-        half = "(SELECT * FROM source ORDER BY ALL LIMIT 700)"
-        rest = "(SELECT * FROM source ORDER BY ALL OFFSET 700)"
-        counts = f"({counted_rows(half, COLUMNS)} UNION ALL {counted_rows(rest, COLUMNS)})"
-        assert kept({"near": written_out(joined_counts(counts, COLUMNS), COLUMNS)}) == everything
 
 
 def chosen_pairs(hashed: str) -> Counter[Any]:
@@ -131,16 +113,11 @@ def test_each_row_is_equally_likely_to_be_kept() -> None:
     assert surprise(chosen_pairs(HASH)) < 40
 
 
-@pytest.mark.parametrize("kind", ["of the row without its copy", "one bit", "of the copy alone"])
-def test_an_unequal_choice_is_seen(kind: str) -> None:
-    assert surprise(chosen_pairs(HASHES[kind])) > 400
-
-
 def in_all(case: Case, total: int) -> ExactQuery:
     return replace(case.query(), groups=total, total_rows=total)
 
 
-@generated(30, case=lambda engine: cases(engine, binding=False))
+@generated(30, local=True, case=lambda engine: cases(engine, binding=False))
 def test_where_nobody_reaches_the_limit_an_engine_computes_the_definition(engine, case):
     chain = bound_total_rows(40)
     counted = per_group(case.statistics, groups=40)
@@ -195,28 +172,28 @@ def inadmissible(found: Result, rows: list[Row], total: int) -> list[Any]:
     return wrong
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_where_the_limit_binds_the_answer_is_that_of_some_choice_of_rows(engine, public) -> None:
+@pytest.mark.parametrize("public", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_where_the_limit_binds_the_answer_is_that_of_some_choice_of_rows(local_engine, public) -> None:
     table, rows = by_units()
     keys = pa.table({"key 0": np.repeat(np.arange(60), 2), "key 1": np.tile([0, 2], 60)}) if public else None
     query = ExactQuery((), "unit", ("key 0", "key 1"), keys, 3, STATISTICS, total_rows=3)
-    found = {key: numbers for key, numbers in evaluated(engine(table), query).items() if numbers}
+    found = {key: numbers for key, numbers in evaluated(local_engine(table), query).items() if numbers}
     shown = [row for row in rows if not public or row.key[1] != 1]
     assert not inadmissible(found, shown, 3)
     # Of another limit, and with rows of other groups that take a place, some unit's numbers are not.
-    assert inadmissible(evaluated(engine(table), replace(query, groups=2, total_rows=2)), shown, 3)
+    assert inadmissible(evaluated(local_engine(table), replace(query, groups=2, total_rows=2)), shown, 3)
     if public:
         assert inadmissible(found, rows, 3)
 
 
-def test_every_engine_keeps_the_rows_that_one_machine_does(engine, openers, fixed_salt) -> None:
+def test_every_engine_keeps_the_rows_that_one_machine_does(local_engine, openers, fixed_salt) -> None:
     table, _ = by_units()
-    for total in (1, 3, 5):
+    for total in (1, 3):
         statistics = tuple(replace(s, rows=total) if hasattr(s, "rows") else s for s in STATISTICS)
         query = ExactQuery((), "unit", ("key 1",), None, total, statistics, total_rows=total)
-        assert evaluated(engine(table), query) == evaluated(openers("duckdb")(table), query)
+        assert evaluated(local_engine(table), query) == evaluated(openers("duckdb")(table), query)
         whole = replace(query, keys=())
-        assert evaluated(engine(table), whole) == evaluated(openers("duckdb")(table), whole)
+        assert evaluated(local_engine(table), whole) == evaluated(openers("duckdb")(table), whole)
 
 
 PAIRS = pa.table(
@@ -224,7 +201,7 @@ PAIRS = pa.table(
 )
 
 
-@pytest.mark.parametrize("column", ["day", "x"])
+@pytest.mark.parametrize("column", ["day", pytest.param("x", marks=pytest.mark.long)])
 def test_all_numbers_of_a_release_are_of_the_same_rows(column: str) -> None:
     """Unit 1 keeps one of two rows: its x is 1 where its day differs from that of unit 2, and 0 where not."""
     statistics = DistinctMatched(column, 1), UnitSum("x", "x", 0, 0, 1, True), Count(1)
@@ -241,14 +218,6 @@ def test_all_numbers_of_a_release_are_of_the_same_rows(column: str) -> None:
         staged.add(again.to_pylist() == [row])
     assert set(found) == {(0, 0), (1, 1)}  # of these salts both
     assert staged == {True}
-
-
-def test_the_choice_is_fresh_in_each_release(engine) -> None:
-    rows = engine(pa.table({"unit": [i // 6 for i in range(720)], "key 0": list(range(720))}))
-    query = ExactQuery((), "unit", ("key 0",), None, 2, (CountUnits(),), total_rows=2)
-    one, other = (sorted(key for (key,) in evaluated(rows, query)) for _ in range(2))
-    assert [key // 6 for key in one] == [i // 2 for i in range(240)]  # two of each unit
-    assert one != other  # the same with chance 15^-120
 
 
 def validated(plan: Any, changed: dict[Any, dict[Any, int]]) -> list[str]:
@@ -296,45 +265,5 @@ def moves(opened: Any, asked: str) -> dict[str, list[str]]:
     "asked",
     ["everything", *(pytest.param(a, marks=pytest.mark.long) for a in AGGREGATES if a != "everything")],
 )
-def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked) -> None:
-    assert not any(moves(engine, asked).values())
-
-
-@pytest.mark.long
-def test_a_limit_in_each_group_is_seen(openers, fixed_salt, monkeypatch) -> None:
-    """The engine is made to choose as many rows in each group: the defect that one would make first."""
-
-    def in_each_group(source: str, columns: Any, limit: int, salt: int) -> dict[str, str]:
-        steps = kept_rows(source, columns, limit, salt)
-        return {
-            name: body.replace("PARTITION BY u ORDER", "PARTITION BY u, k0, k1, k2 ORDER")
-            for name, body in steps.items()
-        }
-
-    monkeypatch.setattr(bounding_sql, "kept_rows", in_each_group)
-    assert sum(map(bool, moves(openers("duckdb"), "everything").values())) >= 2
-
-
-@pytest.mark.parametrize("where", ["duckdb", "stages"])
-def test_many_equal_rows_of_one_unit(openers, where) -> None:
-    rows = pa.table({"unit": [1] * 100_000 + [2], "key 0": [0] * 99_999 + [1, 0]})
-    query = ExactQuery((), "unit", ("key 0",), None, 5, (CountUnits(), Count(5)), total_rows=5)
-    found = evaluated(openers(where)(rows), query)
-    assert sum(numbers["rows"] for numbers in found.values()) == 6
-
-
-@pytest.mark.noise_cannot_matter("the noise is far below 1/2")
-@pytest.mark.parametrize("asked", ["count", "mean"])
-def test_where_nobody_has_more_rows_a_release_has_the_true_numbers(asked) -> None:
-    rows = pa.table({"id": [1, 1, 2, 3], "g": ["a", "b", "b", "b"], "x": [1.0, 2.0, 4.0, 6.0]})
-    table = sf.scan(rows, privacy_unit="id").group_by("g", keys=["a", "b", "c"]).bound(total_rows=2)
-    wanted = (
-        {"n": sf.count(), "u": sf.count_units()}
-        if asked == "count"
-        else {"m": sf.mean("x", lower=0, upper=10)}
-    )
-    found = table.agg(**wanted).release(epsilon=10**6).to_arrow().to_pylist()
-    if asked == "count":
-        assert [(r["n"], r["u"]) for r in found] == [(1, 1), (3, 3), (0, 0)]
-    else:
-        assert [round(r["m"], 2) for r in found[:2]] == [1.0, 4.0]
+def test_a_unit_changes_no_more_than_is_claimed(local_engine, fixed_salt, asked) -> None:
+    assert not any(moves(local_engine, asked).values())

@@ -29,7 +29,7 @@ def released(plan, batches, secret=bytes(32)) -> list[dict]:
     return [row for batch in given for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("size", [100, 350, 10**6])
+@pytest.mark.parametrize("size", [100, 10**6])
 def test_the_noise_does_not_depend_on_how_batches_were_cut(monkeypatch, size):
     monkeypatch.setattr(sizes, "BATCH_GROUPS", size)
     plan, exact = plan_and_statistics()
@@ -83,20 +83,16 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("kind", ARRAYS)
-def test_a_digest_is_of_values(kind):
-    found = {digest(pa.record_batch({"x": array})) for array in lying(ARRAYS[kind])}
-    assert len(found) == 1
-    assert digest(pa.record_batch({"x": ARRAYS[kind][:3]})) not in found
-    turned = ARRAYS[kind].take(pa.array([2, 1, 0, 3]))
-    if not turned.equals(ARRAYS[kind]):
-        assert digest(pa.record_batch({"x": turned})) not in found
-
-
-def test_a_digest_of_nothing():
+def test_a_digest_is_of_values():
+    for kind, array in ARRAYS.items():
+        found = {digest(pa.record_batch({"x": one})) for one in lying(array)}
+        assert len(found) == 1, kind
+        assert digest(pa.record_batch({"x": array[:3]})) not in found, kind
+        turned = array.take(pa.array([2, 1, 0, 3]))
+        assert turned.equals(array) or digest(pa.record_batch({"x": turned})) not in found, kind
     kinds = [array.type for array in ARRAYS.values()]
-    found = [digest(pa.record_batch({"x": pa.array([], kind)})) for kind in kinds]
-    assert len(set(found)) == len(set(map(str, kinds)))
+    empty = [digest(pa.record_batch({"x": pa.array([], kind)})) for kind in kinds]
+    assert len(set(empty)) == len(set(map(str, kinds)))
 
 
 def test_bits_under_a_null_do_not_count():

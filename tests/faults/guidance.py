@@ -52,7 +52,7 @@ FAULTS = [
     Fault("expected noise forgets all numbers but one", "guidance/expected_error.py",
           "squares += ((up - down) / 2) ** 2", "squares = ((up - down) / 2) ** 2", f"{GUIDANCE}/test_expected_error.py::test_what_is_assumed_seen_and_exact_have_one_error"),
     Fault("what a random choice moves is left out of an analysis", "guidance/expected_error.py",
-          "return np.sqrt(np.maximum(total, 0.0))", "return 0 * np.sqrt(np.maximum(total, 0.0))", f"{ANALYSIS}::test_of_a_random_choice_bias_and_deviation_are_those_of_many_choices"),
+          "return np.sqrt(np.maximum(total, 0.0))", "return 0 * np.sqrt(np.maximum(total, 0.0))", f"{ANALYSIS}::test_it_is_what_pipelinedp_defines"),
     Fault("expected quantiles are one rank further", "guidance/quantile_errors.py",
           'at = np.searchsorted(before[1:], wanted, side="left")', 'at = np.searchsorted(before[1:], wanted, side="left") + 1', "tests/engines/test_analysis_of_choices.py::test_quantile_of_passes_over_what_counts_nothing"),
     Fault("errors of outputs are compared without their weights", "plan/noise_error.py",
