@@ -440,5 +440,7 @@ def test_a_ball_without_corners_has_a_pure_loss():
     ball = {"kind": "vector", "name": "v", "length": 4, "radius": "60", "ball": "l2", "rows": None}
     found = losses(part([UNITS, ball], independent("laplace", units=4, v=240)))
     assert (found.laplace, found.coins) == (((Fraction(1, 4), 2),), ((Fraction(1, 2), Fraction(1, 32), 2),))
+    of_rows = losses(part([ball | {"rows": 3}], independent("laplace", v=240)))
+    assert of_rows.coins == ((Fraction(3, 2), Fraction(9, 32), 2),)
     corners = losses(part([ball | {"ball": "linf"}], independent("laplace", v=240)))
     assert corners.laplace == ((Fraction(1, 4), 8),)

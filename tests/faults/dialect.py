@@ -91,9 +91,6 @@ FAULTS = [
           "declared.max_rows is not None and rows > declared.max_rows:", "declared.max_rows is not None and False:", f"{CATALOG}::test_refused_with_its_place"),
     Fault("groups that are to be chosen are those of the catalog", "dialect/group_keys.py",
           "or self.options.selecting is not None or", "or", SAME),
-    Fault("the privacy unit is a group key", "dialect/group_keys.py",
-          "            if column is not None and column.casefold() == self.options.privacy_unit_column.casefold():\n", "            if False:\n",
-          f"{SQL}::test_keys_are_not_the_privacy_unit"),
     Fault("a key hides the column that is aggregated", "dialect/sql_query.py",
           "            late.append((final, now))\n", "            early.append((final, now))\n", f"{SQL}::test_a_key_may_hide_a_source_column"),
     Fault("a public group of NULL has rows", "dialect/sql_query.py",
@@ -154,6 +151,4 @@ FAULTS = [
           '(1 if found[0] == "/*" else -1)', '(1 if found[0] == "/*" and not depth else -1)', f"{HERE}test_words.py::test_words"),
     Fault("two quotes in a text are two", "dialect/sql_tokens.py",
           "written[1:-1].replace(quote * 2, quote)", "written[1:-1]", f"{HERE}test_words.py::test_words"),
-    Fault("a deep expression gets the wrong parts", "dialect/syntax_tree.py",
-          "for i in reversed(range(len(texts))):", "for i in range(len(texts)):", f"{OVERLOADS}::test_a_deep_tree_is_written_in_parts"),
 ]  # fmt: skip

@@ -23,8 +23,6 @@ FAULTS = [
           "            journal._record_query(connection, at, entry, short, key)\n", "", f"{JOURNAL}::test_every_way_to_ask_is_written_with_its_plan_and_what_came"),
     Fault("a request with a key is paid each time", SOURCE + "ledger.py",
           "if first and key is not None and journal._is_paid(", "if False and journal._is_paid(", f"{AGAIN}::test_a_request_with_a_key_pays_once"),
-    Fault("a clock that goes back renews", SOURCE + "ledger.py",
-          "day = max(at.date(), head.day)\n            done", "day = at.date()\n            done", f"{LEDGER}::test_a_clock_that_goes_back_renews_nothing"),
     Fault("a cap that changes forgets what was spent", SOURCE + "ledger.py",
           "ledger_accounts.save(connection, self._where, kept._replayed(paid), cap=True)", "ledger_accounts.save(connection, self._where, kept, cap=True)", f"{LEDGER}::test_a_cap_that_changes_keeps_what_was_spent"),
     Fault("a lifetime is renewed too", SOURCE + "ledger_accounts.py",
@@ -70,7 +68,6 @@ FAULTS = [
     Fault("a sum may be below 0", SOURCE + "ledger_entries.py", "if not all(0 <= number <= _LARGEST**2", "if not all(number <= _LARGEST**2", f"{PLACES}::test_what_was_changed_by_hand_is_told"),
     Fault("an older copy takes the place of a ledger", SOURCE + "ledger.py", "(found[0] != known[0] or found[1] < known[1])", "found[0] != known[0]", f"{PLACES}::test_what_takes_the_place_of_a_ledger_is_not_spent_from"),
     # Files and processes.
-    Fault("a torn file is spent from", SOURCE + "ledger_databases.py", 'if mode != "wal" and 0 < found.st_size < pages * size:', "if False:", f"{PLACES}::test_a_torn_file_is_told_and_nothing_is_released_from_it"),
     Fault("a file with two names is spent from", SOURCE + "ledger_databases.py", "if found.st_nlink > 1:", "if False:", f"{PLACES}::test_a_file_with_two_names_is_refused"),
     Fault("a spend is perhaps not on disk", SOURCE + "ledger_databases.py", "PRAGMA synchronous = EXTRA", "PRAGMA synchronous = NORMAL", f"{PLACES}::test_every_setting_that_makes_a_spend_durable_is_on"),
     Fault("anybody reads the file of a ledger", SOURCE + "ledger_databases.py", "os.O_RDWR, 0o600", "os.O_RDWR, 0o644", f"{PLACES}::test_a_ledger_that_is_not_there_is_not_made_by_asking"),
