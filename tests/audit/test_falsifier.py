@@ -307,7 +307,7 @@ def some(names):
 @pytest.mark.parametrize("name", some(CASES))
 def test_every_planted_defect_is_found(name):
     case = CASES[name]
-    found = falsify(case.wrong, case.d_in, evaluations=500 if name in QUICK else ENOUGH)
+    found = falsify(case.wrong, case.d_in, evaluations=500 if name in QUICK else 4000)
     assert found.violated and found.failure == case.failure and found.artefact is case.artefact
     assert found.ratio > 1 and "BROKEN" in str(found)
     # What is reported is checked from outside.
