@@ -190,9 +190,9 @@ class TestService:
         "body", [{"sql": TEXT}, {"chain": CHAIN, "options": {"epsilon": 1}}], ids=["text", "chain"]
     )
     def test_questions(self, body, weak, tmp_path):
-        from tests.service.asking import Asked
+        from tests.support.service import LocalService
 
-        service = Asked(tmp_path)
+        service = LocalService(tmp_path)
         answer = service.post("/v1/release", **body)
         assert answer.status_code != 200 and "certificate is refused" in answer.text
         assert not service.budgets.of("ann").history

@@ -23,12 +23,9 @@ def registry(tmp_path, monkeypatch, capsys) -> Path:
     return tmp_path / "rwm5yr.parquet"
 
 
-def test_whole_numbers_are_declared_complete(registry):
+def test_the_registry_is_what_its_comments_say(registry):
     nullable = {field.name: field.nullable for field in pq.read_schema(registry)}
     assert not nullable["docvis"] and not nullable["id"] and nullable["hhninc"]
-
-
-def test_the_bounds_are_what_the_comments_say(registry):
     table = pq.read_table(registry, columns=["id", "year"]).to_pandas()
     assert table.groupby(["id", "year"]).size().max() == 1
     assert table.groupby("id").size().max() == 5
@@ -40,6 +37,7 @@ BOUNDS = re.compile(
 )
 
 
+@pytest.mark.long
 def test_no_bound_of_visits_that_a_reader_sees_bites(registry):
     """Of bounds 0 to 30, by 0.16 of the mean of 1984, more than its error bar."""
     root = EXAMPLES.parent
@@ -64,6 +62,7 @@ def test_no_bound_of_visits_that_a_reader_sees_bites(registry):
     assert shift(30) > 0.15  # planted: the bound that stood there
 
 
+@pytest.mark.long
 def test_the_catalog_of_the_service_passes_its_check(registry, run):
     (registry.parent / "registry.toml").write_text((EXAMPLES / "serve" / "registry.toml").read_text())
     done = run("check", "registry.toml")
@@ -74,6 +73,7 @@ def test_the_catalog_of_the_service_passes_its_check(registry, run):
     assert run("check", "narrow.toml").exit_code == 1
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("it looks at columns and explanations, which are there before any noise")
 def test_sql_and_python_ask_the_same(registry, capsys):
     release = sf.sql((EXAMPLES / "visits_by_year.sql").read_text())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,14 +16,14 @@ from sfumato.service.server import Settings, listening
 
 
 @pytest.fixture
-def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clinic(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"id": [1, 2], "year": [2020, 2021]}), tmp_path / "visits.parquet")
     (tmp_path / "clinic.toml").write_text('[tables.visits]\nsource = "visits.parquet"\nprivacy_unit = "id"\n')
     return tmp_path
 
 
-def test_a_token_is_made_listed_and_revoked(clinic: Path, run: Any) -> None:
+def test_a_token_is_made_listed_and_revoked(clinic, run):
     made = run("token", "create", "ann", "--days", "30")
     token = made.stdout.strip()
     assert made.exit_code == 0 and re.fullmatch(r"sfumato_[0-9a-f]{12}_[\w-]{43}", token)
@@ -48,7 +46,7 @@ def test_a_token_is_made_listed_and_revoked(clinic: Path, run: Any) -> None:
         (("list", "--tokens", "/nowhere/tokens.db"), "/nowhere/tokens.db cannot be opened"),
     ],
 )
-def test_what_is_wrong_with_a_token(clinic: Path, run: Any, arguments: tuple[str, ...], says: str) -> None:
+def test_what_is_wrong_with_a_token(clinic, run, arguments, says):
     run("token", "create", "bob")
     done = run("token", *arguments)
     assert (
@@ -67,7 +65,7 @@ def test_what_is_wrong_with_a_token(clinic: Path, run: Any, arguments: tuple[str
         ("two kinds", "made of different parts"),
     ],
 )
-def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> None:
+def test_what_must_be_there(clinic, run, prepare, says):
     run("token", "create", "ann")
     if prepare:
         sf.Ledger("budget.db").create("another" if prepare == "another" else "clinic", epsilon=1)
@@ -84,7 +82,7 @@ def test_what_must_be_there(clinic: Path, run: Any, prepare: str, says: str) -> 
     assert says in done.stderr, done.stderr
 
 
-def test_a_mistyped_path_of_tokens_is_an_error(clinic: Path, run: Any) -> None:
+def test_a_mistyped_path_of_tokens_is_an_error(clinic, run):
     sf.Ledger("budget.db").create("clinic", epsilon=1)
     for command in (("serve", "clinic.toml", "--port", "0"), ("token", "list"), ("token", "revoke", "0")):
         done = run(*command, "--tokens", "toknes.db")
@@ -93,7 +91,7 @@ def test_a_mistyped_path_of_tokens_is_an_error(clinic: Path, run: Any) -> None:
         assert not (clinic / "toknes.db").exists()
 
 
-def test_a_port_in_use_is_said_before_anything_is_made(clinic: Path, run: Any) -> None:
+def test_a_port_in_use_is_said_before_anything_is_made(clinic, run):
     before = sorted(clinic.iterdir())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -105,13 +103,13 @@ def test_a_port_in_use_is_said_before_anything_is_made(clinic: Path, run: Any) -
     )
 
 
-def test_a_catalog_that_is_not_there_is_said_before_a_port_in_use(clinic: Path, run: Any) -> None:
+def test_a_catalog_that_is_not_there_is_said_before_a_port_in_use(clinic, run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run("serve", "nowhere.toml", "--port", str(taken.getsockname()[1]))
     assert done.exit_code == 1 and "nowhere.toml" in done.stderr and "in use" not in done.stderr
 
 
-def test_a_port_is_held_on_each_address_and_given_back() -> None:
+def test_a_port_is_held_on_each_address_and_given_back():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for _ in range(2):
@@ -130,10 +128,10 @@ def test_a_port_is_held_on_each_address_and_given_back() -> None:
         pass
 
 
-def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch):
     """As localhost is ::1, too, on machines without IPv6; 203.0.113.1 is nobody's, and stands for it."""
 
-    def found(host: str, port: int, **_: Any) -> list[Any]:
+    def found(host, port, **_):
         kind = socket.AF_INET, socket.SOCK_STREAM, 0, ""
         return [(*kind, ("203.0.113.1", port)), (*kind, ("127.0.0.1", port))]
 
@@ -158,12 +156,12 @@ def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch: pytest.Monke
         ({"port": 65_536}, "port is 65536"),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, Any], says: str) -> None:
+def test_settings_that_are_refused(settings, says):
     with pytest.raises(QueryError, match=says):
         Settings("clinic.toml", **settings)
 
 
-def test_settings_that_are_not() -> None:
+def test_settings_that_are_not():
     for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
         assert Settings("data/clinic.toml", host=host).called == "clinic"
     assert Settings("clinic.toml", host="0.0.0.0", behind_proxy=True, dataset="x").called == "x"

@@ -1,4 +1,4 @@
-"""`sfumato sql`: what it prints, what it writes, and how it fails."""
+"""`sfumato sql`: what it prints and writes, what it refuses before anything is charged, and its exit codes."""
 
 from __future__ import annotations
 
@@ -12,382 +12,394 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import sfumato as sf
 from sfumato import errors
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.release.release import Release
+from tests.support.commands import KINDS, OPTIONS, line, query, refused
 
-from .conftest import KINDS, question
-
-COUNT = question("year, COUNT(*) AS n")
+COUNT = query("year, COUNT(*) AS n")
+MANY = query("year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS mean_visits")
+LARGEST = query("APPROX_TOP_COUNT(year, 2)", options=OPTIONS.rpartition(",")[0], groups=False)
+RANKS = LARGEST.replace("2)", "2, counts => FALSE)")
 pytestmark = pytest.mark.flakiness(k=30, because="noise of scale 3 or less against 900 people in each group")
-MANY = question("year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS mean_visits")
 
 
-def printed_numbers(text: str, name: str) -> list[str]:
+def printed_numbers(text, name):
     """Read a column of the printed table back, without error bars."""
     lines = text.splitlines()
-    header = next(i for i, line in enumerate(lines) if line.startswith("year") and name in line)
+    header = next(i for i, one in enumerate(lines) if one.startswith("year") and name in one)
     place = re.split(r"\s{2,}", lines[header].strip()).index(name)
     rows = lines[header + 2 : header + 5]
     return [re.split(r"\s{2,}", row.strip())[place].split(" ±")[0].replace(",", "") for row in rows]
 
 
-class TestOutput:
-    def test_table_has_keys_numbers_errors_and_cost(self, visits, run):
-        done = run("sql", MANY)
-        assert done.exit_code == 0, done.output
-        assert re.search(r"^1984\s+\d+ ± \d+\s+\d\.\d+ ± 0\.\d+", done.stdout, re.MULTILINE)
-        assert "epsilon 1000, delta 1e-06, for each id" in done.stdout
-        assert "3 shown, chosen privately" in done.stdout
-        said = " ".join(done.stdout.split())
-        assert "covers the noise around statistics of the clamped values, not sampling error" in said
-        assert (
-            "does not include bias from contribution limits and bounds; --diagnostics estimates it."
-            in said.casefold()
+# What is printed and written.
+
+
+def test_the_table_and_the_files_hold_the_same_numbers_drawn_once(visits, run, monkeypatch):
+    draws, draw = [], Release._draw
+    monkeypatch.setattr(Release, "_draw", lambda self: draws.append(self) or draw(self))
+    Path("out.csv").symlink_to("visits.csv")  # a link is replaced, and not followed
+    done = run("sql", MANY, "-oout.parquet", "-oout.csv", "-oout.json", "--errors", "--receipt", "r.json")
+    assert done.exit_code == 0 and len(draws) == 1 and done.stderr == "", done.output
+    assert re.search(r"^1984\s+\d+ ± \d+\s+\d\.\d+ ± 0\.\d+", done.stdout, re.MULTILINE)
+    said = line(done.stdout)
+    assert "epsilon 1000, delta 1e-06, for each id" in said and "3 shown, chosen privately" in said
+    assert "covers the noise around statistics of the clamped values, not sampling error" in said
+    assert "bias from contribution limits and bounds; --diagnostics estimates it." in said
+    assert "Wrote out.parquet, out.csv, out.csv-metadata.json, out.json, " in said
+    table = pq.read_table("out.parquet").to_pylist()
+    assert table == [json.loads(text) for text in Path("out.json").read_text().splitlines()]
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["mean_visits"]) for row in rows] == [row["mean_visits"] for row in table]
+    assert [str(row["n"]) for row in table] == printed_numbers(done.stdout, "n")
+    for row, shown in zip(table, printed_numbers(done.stdout, "mean_visits"), strict=True):
+        assert float(shown) == pytest.approx(
+            row["mean_visits"], abs=0.51 * 10 ** -len(shown.partition(".")[2])
         )
-        assert done.stderr == ""
-
-    @pytest.mark.parametrize(("error_bars", "shown"), [("", True), (", error_bars => FALSE", False)])
-    def test_quantiles_with_k_norm_noise(self, error_bars, shown, visits, run):
-        """With error bars of its own, and without: then they would reach to the bounds."""
-        bounds = "contribution_bounds_per_row => (0, 10)"
-        asked = question(f"year, COUNT(*) AS n, PERCENTILE_CONT(visits, 0.5, {bounds}{error_bars}) AS median")
-        done = run("sql", asked.replace("epsilon =", "noise = k_norm, epsilon ="), "-oout.json", "--errors")
-        assert done.exit_code == 0, done.output
-        rows = [json.loads(line) for line in Path("out.json").read_text().splitlines()]
-        assert [round(row["median"], 1) for row in rows] == [3, 3, 3]
-        assert (max(row["median_error"] for row in rows) < 5) == shown
-        assert "K-norm" in done.stdout
-
-    @pytest.mark.long
-    def test_files_hold_the_printed_numbers(self, visits, run):
-        done = run("sql", MANY, "-oout.parquet", "-oout.csv", "-oout.json", "--errors")
-        assert done.exit_code == 0, done.output
-        table = pq.read_table("out.parquet").to_pylist()
-        assert table == [json.loads(line) for line in Path("out.json").read_text().splitlines()]
-        with open("out.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [float(row["mean_visits"]) for row in rows] == [row["mean_visits"] for row in table]
-        assert [str(row["n"]) for row in table] == printed_numbers(done.stdout, "n")
-        for row, shown in zip(table, printed_numbers(done.stdout, "mean_visits"), strict=True):
-            decimals = len(shown.partition(".")[2])
-            assert float(shown) == pytest.approx(row["mean_visits"], abs=0.51 * 10**-decimals)
-            assert row["mean_visits_error"] > 0
-
-    def test_links_of_the_names_are_replaced_wherever_they_lead(self, visits, run):
-        """Also to another output, or in a circle."""
-        Path("a.csv").symlink_to("b.csv")
-        Path("circle.csv").symlink_to("circle.csv")
-        done = run("sql", COUNT, "-oa.csv", "-ob.csv", "-ocircle.csv")
-        assert done.exit_code == 0, done.output
-        assert len({Path(name).read_bytes() for name in ("a.csv", "b.csv", "circle.csv")}) == 1
-        assert not Path("a.csv").is_symlink()
-
-    def test_metadata_of_a_csv_has_its_own_name(self, visits, run):
-        done = run("sql", COUNT, "-oout.csv", "--receipt", "out.csv-metadata.json")
-        assert done.exit_code == 2 and "a file is named twice" in done.stderr and not Path("out.csv").exists()
-        done = run("sql", COUNT, "-oout.csv", "--receipt", "receipt.json")
-        assert done.exit_code == 0 and "Wrote out.csv, out.csv-metadata.json, receipt.json." in done.stdout
-        assert json.loads(Path("out.csv-metadata.json").read_text())["url"] == "out.csv"
-
-    @pytest.mark.long
-    def test_noise_is_drawn_once(self, visits, run, monkeypatch):
-        draws = []
-        draw = Release._draw
-        monkeypatch.setattr(Release, "_draw", lambda self: draws.append(self) or draw(self))
-        done = run("sql", MANY, "-oa.parquet", "-ob.csv", "-pc.svg", "--explain", "--simultaneous")
-        assert done.exit_code == 0, done.output
-        assert len(draws) == 1
-
-    def test_quiet_with_one_output_streams(self, visits, run, monkeypatch):
-        monkeypatch.setattr(Release, "to_arrow", lambda self: pytest.fail("kept in memory"))
-        done = run("sql", COUNT, "--quiet", "-o", "out.parquet")
-        assert (done.exit_code, done.output) == (0, "")
-        assert pq.read_table("out.parquet").num_rows == 3
-
-    def test_simultaneous_error_bars_are_wider(self, visits, run):
-        small = question("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
-        run("sql", small, "-q", "-o", "each.parquet", "--errors")
-        run("sql", small, "-q", "-o", "all.parquet", "--errors", "--simultaneous")
-        each, every = (pq.read_table(f)["n_error"].to_pylist() for f in ("each.parquet", "all.parquet"))
-        assert min(every) > max(each)
-
-    def test_numbers_of_different_values(self, visits, run):
-        """Visits are from 0 to 6. Noise that moves a whole number has probability e^-80."""
-        done = run("sql", question(f"year, {KINDS}"))
-        assert done.exit_code == 0, done.output
-        assert printed_numbers(done.stdout, "kinds") == printed_numbers(done.stdout, "about") == ["7"] * 3
-
-    def test_one_answer_stands_upright(self, visits, run):
-        done = run("sql", question("COUNT(*) AS n, COUNT(DISTINCT id) AS people", groups=False))
-        assert done.exit_code == 0, done.output
-        assert re.search(r"^n\s+\d[\d,]* ±", done.stdout, re.MULTILINE)
-        assert re.search(r"^people\s+\d[\d,]* ±", done.stdout, re.MULTILINE)
-        assert "groups" not in done.stdout.split("spent")[1].split("±")[0]
-
-    def test_lists_show_their_first_entries(self, visits, run):
-        calls = (
-            "VECTOR_SUM([visits, 1], length => 2, bound => 9) AS short, "
-            "VECTOR_AVG([1, 2, 3, 4, 5], length => 5, bound => 8) AS long"
-        )
-        number = r"-?[\d.,]+ ± +[\d.]+"
-        alone = run("sql", question(calls, groups=False), columns=120)
-        assert alone.exit_code == 0, alone.output
-        assert re.search(rf"^short +{number}, {number} *$", alone.stdout, re.MULTILINE)
-        several = rf"{number}, {number}, {number}, … \(5 entries\)"
-        assert re.search(rf"^long +{several} *$", alone.stdout, re.MULTILINE)
-        grouped = run("sql", question(f"year, {calls}"), "-o", "out.parquet", "-p", "out.svg", columns=150)
-        assert grouped.exit_code == 0, grouped.output
-        assert re.search(rf"^1984 .*{several}", grouped.stdout, re.MULTILINE)
-        computed = run("sql", question(f"year, {calls}, 2 * COUNT(*) AS twice"), columns=150)
-        assert computed.exit_code == 0, computed.output
-        assert re.search(rf"1984 .*{several}", computed.stdout)
-
-    def test_a_wide_table_folds_with_its_keys_repeated(self, visits, run):
-        columns = "year, " + ", ".join(f"COUNT(*) AS number_of_rows_{i}" for i in range(6))
-        done = run("sql", question(columns))
-        assert done.exit_code == 0, done.output
-        assert len(re.findall(r"^year ", done.stdout, re.MULTILINE)) == 2
-        assert max(map(len, done.stdout.splitlines())) <= 80
-        assert all(f"number_of_rows_{i}" in done.stdout for i in range(6))
-        wide = run("sql", question(columns), columns=200)
-        assert len(re.findall(r"^year ", wide.stdout, re.MULTILINE)) == 1
-
-    def test_a_long_table_says_what_is_not_shown(self, visits, run):
-        done = run("sql", COUNT, "--show", "2", "-o", "out.csv")
-        assert "1985" in done.stdout and "1986" not in done.stdout
-        assert "The first 2 of 3 groups" in done.stdout
-        assert len(Path("out.csv").read_text().splitlines()) == 4
-
-    def test_no_group_is_explained(self, visits, run):
-        few = question(
-            "id + 0 AS each, COUNT(*) AS n", options="epsilon = 1, delta = 1e-40, privacy_unit_column = id"
-        )
-        done = run("sql", few, "--plot", "empty.png")
-        assert done.exit_code == 0, done.output
-        assert "none shown: a group needs about" in done.stdout
-        assert Path("empty.png").stat().st_size > 0
-
-    def test_keys_cannot_command_the_terminal(self, visits, run):
-        done = run("sql", question(r"chr(27) || '[31m' || chr(10) || '[bold]x' AS k, COUNT(*) AS n"))
-        assert done.exit_code == 0, done.output
-        assert r"\x1b[31m\n[bold]x" in done.stdout
-
-    def test_an_empty_key_and_null_differ(self, visits, run):
-        done = run(
-            "sql", question("CASE year WHEN 1984 THEN '' WHEN 1985 THEN 'NULL' END AS k, COUNT(*) AS n")
-        )
-        assert [line.split()[0] for line in done.stdout.splitlines() if "±" in line][:3] == [
-            "''",
-            "NULL",
-            "NULL",
-        ]
-
-    def test_a_default_that_was_taken_is_told(self, visits, run):
-        done = run("sql", COUNT.replace(", max_groups_contributed = 3", ""))
-        assert "max_groups_contributed was not given" in done.stdout
+        assert row["mean_visits_error"] > 0
+    assert not Path("out.csv").is_symlink() and not Path("visits.csv").exists()
 
 
-class TestExplain:
-    def test_explain_tells_bounds_noise_and_shares(self, visits, run):
-        done = run(
-            "sql",
-            MANY.replace("OPTIONS (", "OPTIONS (group_selection = gaussian, "),
-            "--explain",
-            columns=120,
-        )
-        told, _, table = done.stdout.partition("\nyear")
-        assert "Add exactly rounded" in told and "0 to 10" in told and "%" in told
-        assert "choice of groups" in told
-        assert "±" in table
-
-    def test_dry_run_reads_no_row(self, visits, run, monkeypatch):
-        monkeypatch.setattr(Release, "_draw", lambda self: pytest.fail("rows were read"))
-        done = run("sql", MANY, "--dry-run", "-o", "out.parquet", "--plot", "out.png")
-        assert done.exit_code == 0, done.output
-        assert "How the answer is made" in done.stdout
-        assert "nothing was spent" in done.stdout
-        assert not Path("out.parquet").exists() and not Path("out.png").exists()
-
-
-class TestInput:
-    def test_from_file_and_standard_input(self, visits, run):
-        Path("q.sql").write_text("\ufeff" + COUNT, encoding="utf-8")
-        assert run("sql", "--file", "q.sql").exit_code == 0
-        assert run("sql", "-", stdin=COUNT).exit_code == 0
-
-    def test_names_for_tables(self, visits, run):
-        text = COUNT.replace("'visits.parquet'", "v")
-        assert run("sql", text, "--table", "v=visits.parquet").exit_code == 0
-
-    def test_public_tables_are_joined(self, visits, run):
-        Path("eras.csv").write_text("year,era\n" + "\n".join(f"{year},old" for year in range(1980, 2030)))
-        text = COUNT.replace("'visits.parquet'", "v JOIN eras AS e USING (year) WHERE e.era = 'old'")
-        done = run("sql", text, "-t", "v=visits.parquet", "--public", "eras=eras.csv", "--explain")
-        assert done.exit_code == 0 and "joined with a public table on year" in " ".join(done.stdout.split())
-        assert run("sql", text, "-t", "v=visits.parquet", "--public", "eras").exit_code == 2
-
-
-class TestErrors:
-    @pytest.mark.long
-    @pytest.mark.parametrize(
-        ("arguments", "code", "says"),
-        [
-            ([], 2, "The SQL is given nowhere"),
-            (["q.sql"], 2, "write --file q.sql"),
-            ([" "], 2, "The SQL is empty"),
-            ([COUNT, "--file", "q.sql"], 2, "both as an argument and by --file"),
-            (["--file", "missing.sql"], 2, "missing.sql"),
-            (["SELECT 1"], 2, "privacy clause is missing"),
-            ([COUNT.replace("year", "yaer")], 2, "did you mean 'year'"),
-            ([COUNT.replace("1e-6", "0")], 2, "Write OPTIONS (delta = 1e-6, ...)"),
-            ([COUNT.replace("'visits.parquet'", "visits")], 2, "--table visits=PATH"),
-            ([COUNT.replace("'visits.parquet'", "visitz"), "-t", "visits=x.csv"], 2, "did you mean 'visits'?"),
-            ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
-            ([COUNT, "-o", "out.xls"], 2, ".parquet, .csv, .json or .xlsx"),
-            ([COUNT, "-o", "no/such/out.csv"], 2, "in a folder that exists"),
-            ([COUNT, "-o", "a.csv", "-o", "a.csv"], 2, "named twice"),
-            ([COUNT, "--plot", "out.pdf"], 2, "ends in .png or .svg"),
-            ([COUNT, "--confidence", "95"], 2, "between 0 and 1"),
-            ([COUNT, "--show", "0"], 2, "at least 1"),
-            ([COUNT, "--quiet"], 2, "add --output or --plot"),
-            ([COUNT, "--table", "visits"], 2, "NAME=PATH"),
-            ([COUNT, "--table", "a=b", "--table", "a=c"], 2, "given twice"),
-            ([COUNT, "--nonsense"], 2, "No such option"),
-        ],
-    )  # fmt: skip
-    def test_a_mistake_is_told_before_anything_is_spent(
-        self, visits, run, monkeypatch, arguments, code, says
-    ):
-        monkeypatch.setattr(Release, "_draw", lambda self: pytest.fail("a budget was spent"))
-        done = run("sql", *arguments)
-        assert done.exit_code == code, done.output
-        assert says in " ".join(done.stderr.split())
-        assert "Traceback" not in done.output and done.stdout == ""
-
-    def test_the_marked_place_stays_under_its_word(self, visits, run):
-        done = run("sql", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) COUNT(*) FROM 'v.parquet'")
-        *_, line, marks = done.stderr.rstrip().splitlines()
-        assert line[marks.index("^") : marks.rindex("^") + 1] == "epsilonn"
-
-    def test_plot_without_matplotlib_says_what_to_install(self, visits, run, monkeypatch):
-        find = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util, "find_spec", lambda n, *a: None if n == "matplotlib" else find(n, *a)
-        )
-        done = run("sql", COUNT, "--plot", "out.png")
-        assert done.exit_code == 1
-        assert "pip install 'sfumato[plot]'" in done.stderr
-
-    def test_a_file_that_cannot_be_written_does_not_cost_the_answer(self, visits, run, monkeypatch):
-        def full(*_, **__):
-            raise OSError(28, "No space left on device", "out.csv")
-
-        monkeypatch.setattr(Release, "write", full)
-        done = run("sql", COUNT, "-o", "out.csv")
-        assert done.exit_code == 1
-        assert "1984" in done.stdout and "out.csv: No space left" in done.stderr
-
-    def test_an_answer_that_cannot_be_printed_does_not_cost_the_file(self, visits, run, monkeypatch):
-        def gone(*_, **__):
-            raise BrokenPipeError(32, "Broken pipe")
-
-        monkeypatch.setattr("sfumato.cli.table_printer.print_table", gone)
-        done = run("sql", COUNT, "-o", "out.csv")
-        assert done.exit_code == 1
-        assert "Broken pipe" in done.stderr and "1984" in Path("out.csv").read_text()
-
-    def test_a_key_that_no_format_holds_is_refused_beforehand(self, visits, run):
-        done = run("sql", question("[year] AS k, COUNT(*) AS n"), "-o", "out.csv")
-        assert done.exit_code == 2
-        assert "INTEGER[]" in done.stderr or "BIGINT[]" in done.stderr
-        assert not list(Path().glob("out.csv*"))
-
-    @pytest.mark.parametrize(
-        ("error", "code"),
-        [
-            (errors.RefusalError("no"), 2),
-            (errors.BudgetError("no"), 2),
-            (errors.EngineError("no"), 1),
-        ],
+def test_error_bars_are_those_that_are_asked_for(visits, run):
+    small = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
+    widths = []
+    for given in ((), ("--simultaneous",), ("--confidence", "0.5")):
+        assert run("sql", small, "-q", "-oe.parquet", "--errors", *given).exit_code == 0
+        widths.append(pq.read_table("e.parquet")["n_error"].to_pylist())
+    each, every, half = widths
+    assert min(every) > max(each) and min(each) > max(half)
+    text = query(
+        "COUNT(*) AS n", options="epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1", groups=False
     )
-    def test_exit_codes_by_kind(self, visits, run, monkeypatch, error, code):
-        def fails(*_, **__):
-            raise error
-
-        monkeypatch.setattr("sfumato.engines.sql.ask", fails)
-        assert run("sql", COUNT).exit_code == code
-
-
-class TestComputing:
-    """SQL that computes with the released table."""
-
-    def test_bars_where_they_are_known(self, visits, run):
-        done = run("sql", question("year, COUNT(*) AS n, COUNT(*) / 2 AS half") + " ORDER BY n DESC LIMIT 1")
-        assert done.exit_code == 0, done.output
-        (row,) = [line for line in done.stdout.splitlines() if re.match(r"\s*19\d\d", line)]
-        assert row.count("±") == 1 and "error bar" in done.stdout
-
-    def test_around_there_are_none(self, visits, run):
-        text = f"SELECT sum(n) AS people FROM ({COUNT})"
-        done = run("sql", text, "-o", "out.csv", "--explain")
-        assert done.exit_code == 0, done.output
-        assert "±" not in done.stdout and "costs nothing" in " ".join(done.stdout.split())
-        assert Path("out.csv").read_text().startswith('"people"')
-        assert "DP_INTERVAL_LOW" in run("sql", text, "-o", "out.csv", "--errors").stderr
-        assert "--plot draws groups" in " ".join(run("sql", text, "--plot", "out.svg").stderr.split())
-
-    def test_a_failure_does_not_lose_the_noisy_table(self, visits, run):
-        text = "SELECT (SELECT n FROM t) AS x FROM t"
-        for more in ([], ["-q", "-o", "out.csv"]):
-            done = run("sql", f"WITH t AS ({COUNT}) {text}", *more)
-            assert done.exit_code == 2
-            assert "1984" in done.stdout and "computing with the noisy numbers failed" in done.stderr
-
-    def test_several_private_selects_cost_their_sum(self, visits, run):
-        Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
-        ours = COUNT.replace("'visits.parquet'", "v")
-        text = f"WITH a AS ({ours}), b AS ({ours}) SELECT era, a.n + b.n AS s FROM a JOIN b USING (year) JOIN eras USING (year)"
-        files = ["--types", "id BIGINT, year BIGINT", "--table", "v=visits.csv", "--public", "eras=eras.csv"]
-        Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
-        done = run("sql", text, *files, "-o", "out.csv", "--explain")
-        assert done.exit_code == 0, done.output
-        said = " ".join(done.stdout.split())
-        assert "Release 2 of 2" in said
-        assert "epsilon 1000 + 1000 = 2000 and delta 1e-06 + 1e-06 = 2e-06, by basic composition" in said
-        assert "spent epsilon 2000, delta 2e-06: the sums of those of 2 releases" in said
-        assert sorted(Path("out.csv").read_text().split()) == ['"era","s"', '"new",900', '"old",900']
-        assert run("sql", text, *files, "--dry-run").stdout.endswith("nothing was spent.\n")
-        private = run("sql", text.replace("JOIN eras", "JOIN v"), *files)
-        assert private.exit_code == 2 and "v is a private table" in private.stderr
-
-    def test_what_was_drawn_before_a_failure_is_printed(self, visits, run, monkeypatch):
-        honest, calls = DuckDBEngine.statistics, []
-
-        def statistics(*arguments):
-            calls.append(arguments)
-            if len(calls) == 2:
-                raise errors.EngineError("the disk is gone")
-            return honest(*arguments)
-
-        monkeypatch.setattr(DuckDBEngine, "statistics", statistics)
-        done = run("sql", f"SELECT a.n FROM ({COUNT}) AS a, ({COUNT}) AS b")
-        assert done.exit_code == 1 and "1984" in done.stdout
-        assert "1 of the 2 tables" in " ".join(done.stderr.split()) and len(calls) == 2
-
-
-@pytest.mark.noise_cannot_matter("what is said of the numbers is looked at")
-def test_the_command_takes_the_sampling_error(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    pq.write_table(pa.table({"id": range(1_000)}), "t.parquet")
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, "
-        "max_rows_per_group = 1{}) COUNT(*) AS n FROM 't.parquet'"
-    )
-    given = [run("sql", text.format(""), "--sampling"), run("sql", text.format(", sampling = true"))]
-    for done in given:
-        said = " ".join(done.stdout.split())
-        assert "covers the noise and the sampling error" in said and "± 78" in said
-    plain = " ".join(run("sql", text.format(""), "--errors", "-o", "n.parquet").stdout.split())
-    assert "not sampling error" in plain and "± 3" in plain
+    for given in ([text, "--sampling"], [text.replace("id,", "id, sampling = true,")]):
+        assert "covers the noise and the sampling error" in line(run("sql", *given).stdout)
+    assert "not sampling error" in line(run("sql", text, "--errors", "-o", "n.parquet").stdout)
     assert "not sampling error" in json.loads(pq.read_schema("n.parquet").metadata[b"sfumato"])["error_bars"]
+
+
+def test_quiet_with_one_output_streams(visits, run, monkeypatch):
+    monkeypatch.setattr(Release, "to_arrow", lambda self: pytest.fail("kept in memory"))
+    done = run("sql", COUNT, "--quiet", "-o", "out.parquet")
+    assert (done.exit_code, done.output) == (0, "") and pq.read_table("out.parquet").num_rows == 3
+
+
+def test_a_wide_table_folds_and_a_long_one_says_what_is_not_shown(visits, run):
+    columns = "year, " + ", ".join(f"COUNT(*) AS number_of_rows_{i}" for i in range(6))
+    done = run("sql", query(columns), "--show", "2", "-o", "out.csv")
+    assert done.exit_code == 0, done.output
+    assert len(re.findall(r"^year ", done.stdout, re.MULTILINE)) == 2  # its keys are repeated
+    assert max(map(len, done.stdout.splitlines())) <= 80 and all(f"rows_{i}" in done.stdout for i in range(6))
+    assert all(text == text.rstrip() for text in done.stdout.splitlines())
+    assert "1985" in done.stdout and "1986" not in done.stdout and "The first 2 of 3 groups" in done.stdout
+    assert len(Path("out.csv").read_text().splitlines()) == 4
+
+
+def test_numbers_without_keys_lists_and_different_values(visits, run):
+    """Visits are from 0 to 6. Noise that moves a whole number has probability e^-80."""
+    vectors = "VECTOR_SUM([visits, 1], length => 2, bound => 9) AS short, VECTOR_AVG([1, 2, 3, 4, 5], length => 5, bound => 8) AS long"
+    done = run("sql", query(f"COUNT(*) AS n, {vectors}", groups=False), columns=120)
+    number = r"-?[\d.,]+ ± +[\d.]+"
+    assert done.exit_code == 0 and re.search(r"^n\s+\d[\d,]* ±", done.stdout, re.MULTILINE), done.output
+    assert re.search(rf"^short +{number}, {number} *$", done.stdout, re.MULTILINE)
+    assert re.search(rf"^long +{number}, {number}, {number}, … \(5 entries\) *$", done.stdout, re.MULTILINE)
+    done = run("sql", query(f"year, {KINDS}"))
+    assert printed_numbers(done.stdout, "kinds") == printed_numbers(done.stdout, "about") == ["7"] * 3
+
+
+def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
+    keys = r"CASE year WHEN 1984 THEN '' WHEN 1985 THEN 'NULL' END AS k, chr(27) || '[31m' || chr(10) || '[bold]x' AS odd"
+    done = run("sql", query(f"{keys}, COUNT(*) AS n"))
+    assert done.exit_code == 0 and r"\x1b[31m\n[bold]x" in done.stdout and "\x1b" not in done.stdout
+    first = [text.split()[0] for text in done.stdout.splitlines() if "±" in text][:3]
+    assert first == ["''", "NULL", "NULL"]
+
+
+@pytest.mark.long
+def test_no_group_is_explained(visits, run):
+    few = query(
+        "id + 0 AS each, COUNT(*) AS n", options="epsilon = 1, delta = 1e-40, privacy_unit_column = id"
+    )
+    done = run("sql", few, "--plot", "empty.svg")
+    assert done.exit_code == 0 and "none shown: a group needs about" in done.stdout, done.output
+    assert (
+        "max_groups_contributed was not given"
+        in run("sql", COUNT.replace(", max_groups_contributed = 3", "")).stdout
+    )
+
+
+# Plans.
+
+
+def test_an_explanation_has_bounds_noise_and_shares(visits, run):
+    done = run(
+        "sql", MANY.replace("OPTIONS (", "OPTIONS (group_selection = gaussian, "), "--explain", columns=120
+    )
+    told, _, table = done.stdout.partition("\nyear")
+    assert "Add exactly rounded" in told and "0 to 10" in told and "%" in told and "±" in table
+    assert "choice of groups" in told
+
+
+def test_a_dry_run_reads_no_row(visits, run, monkeypatch):
+    monkeypatch.setattr(Release, "_draw", lambda self: pytest.fail("rows were read"))
+    done = run("sql", MANY, "--dry-run", "-o", "out.parquet", "--plot", "out.png")
+    assert (
+        done.exit_code == 0 and "How the answer is made" in done.stdout and "nothing was spent" in done.stdout
+    )
+    assert not Path("out.parquet").exists() and not Path("out.png").exists()
+
+
+@pytest.mark.long
+def test_a_preview_reads_no_row(visits, run, monkeypatch):
+    statistics = DuckDBEngine.statistics
+
+    def watched(self, query, batch_rows):
+        assert not self.files, "the file was read"
+        return statistics(self, query, batch_rows)
+
+    monkeypatch.setattr(DuckDBEngine, "statistics", watched)
+    text = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
+    done = run("sql", "--preview", "--plot", "errors.svg", text, columns=120)
+    assert done.exit_code == 0 and "no row was read, nothing was spent" in done.stdout, done.output
+    rows = [text.split() for text in done.stdout.splitlines()]
+    assert rows[0] == ["epsilon", "units", "shown", "n", "n_error"]
+    sizes = [[epsilon, units] for epsilon in ("0.5", "1", "2") for units in ("100", "1,000", "10,000")]
+    assert [row[:2] for row in rows[1:10]] == sizes and "units in the group" in Path("errors.svg").read_text()
+
+
+@pytest.mark.long
+def test_diagnostics_and_bounds_that_are_found_are_under_the_table_and_paid_from_epsilon(visits, run):
+    asked = query("year, AVG(visits) AS mean").replace(
+        "epsilon =", "auto_bounds = true, diagnostics = 0.5, epsilon ="
+    )
+    done = run("sql", "--explain", asked)
+    said = line(done.stdout)
+    assert done.exit_code == 0 and "Look first, with noise, for the bounds" in said, done.output
+    assert re.search(r"found bounds of the rows of 'visits': \S+ to \S+, found with epsilon", said)
+    assert re.search(r"about \S+ ± \S+ of rows and \S+ ± \S+ of units were beyond( limits)? groups=", said)
+    assert "epsilon 1000," in said and "--diagnostics estimates" not in said
+    assert "only a release finds them" in line(run("sql", "--dry-run", asked).output)
+
+
+@pytest.mark.long
+def test_shares_and_several_releases_of_diagnostics(visits, run):
+    asked = COUNT.replace("epsilon =", "diagnostics = 0.5, epsilon =")
+    assert "at epsilon 500; all together cost 1000" in line(
+        run("sql", "--explain", "--dry-run", asked).stdout
+    )
+    both = f"SELECT a.year, a.n, b.n AS m FROM ({COUNT}) a JOIN ({COUNT}) b USING (year)"
+    done = run("sql", "--diagnostics", both)
+    assert done.exit_code == 0 and "limits 1" in done.stdout and "limits 2" in done.stdout
+
+
+# Other queries.
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=50, because="noise of scale 0.004 rounds to 0 but with exp(-125), 8 times")
+def test_the_largest_groups_and_what_is_computed_with_them(visits, run):
+    done = run(
+        "sql",
+        "--explain",
+        "--errors",
+        "-o",
+        "top.parquet",
+        f"{LARGEST} ORDER BY year",
+        columns=120,
+    )
+    assert done.exit_code == 0 and sum("900 ± 0" in text for text in done.output.splitlines()) == 2, (
+        done.output
+    )
+    for said in (
+        "2. Draw 2 groups, one after another", "6. Compute with the noisy table alone",
+        "2 of the 2 asked for, by units, in the order drawn; they are private", "Laplace, exactly rounded",
+    ):  # fmt: skip
+        assert said in done.output
+    assert pq.read_table("top.parquet").column_names == ["rank", "year", "units", "units_error"]
+    done = run("sql", RANKS)
+    assert done.exit_code == 0 and "±" not in done.output and "rank   year" in done.output
+    counted = query("COUNT(*) AS n", groups=False)
+    both = f"WITH t AS ({LARGEST}), c AS ({counted}) SELECT year, units / n AS share FROM t, c ORDER BY rank"
+    done = run("sql", "--explain", both, columns=200)
+    assert "epsilon 2000, delta 2e-06: the sums of those of 2 releases" in done.output
+    # What was drawn is printed where computing with it fails: it is paid for.
+    done = run("sql", f"SELECT units, 1 / CAST(left('x' || rank, 1) AS INT) FROM ({LARGEST})", columns=120)
+    assert done.exit_code == 2 and sum("900 ± 0" in text for text in done.output.splitlines()) == 2
+
+
+def test_several_private_selects_cost_their_sum(visits, run):
+    Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
+    Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
+    ours = COUNT.replace("'visits.parquet'", "v")
+    text = f"WITH a AS ({ours}), b AS ({ours}) SELECT era, a.n + b.n AS s FROM a JOIN b USING (year) JOIN eras USING (year)"
+    files = ["--types", "id BIGINT, year BIGINT", "--table", "v=visits.csv", "--public", "eras=eras.csv"]
+    done = run("sql", text, *files, "-o", "out.csv", "--explain")
+    said = line(done.stdout)
+    assert done.exit_code == 0 and "Release 2 of 2" in said, done.output
+    assert "epsilon 1000 + 1000 = 2000 and delta 1e-06 + 1e-06 = 2e-06, by basic composition" in said
+    assert "spent epsilon 2000, delta 2e-06: the sums of those of 2 releases" in said
+    assert sorted(Path("out.csv").read_text().split()) == ['"era","s"', '"new",900', '"old",900']
+    refused(run("sql", text.replace("JOIN eras", "JOIN v"), *files), 2, "v is a private table")
+
+
+CATALOG = """[tables.people]
+source = "nowhere.csv"
+privacy_unit = "id"
+types = {id = "BIGINT", year = "BIGINT", visits = "DOUBLE"}
+max_groups = 3
+max_rows = 1
+[tables.people.columns]
+visits = {lower = 0, upper = 6}
+year = {domain = [1984, 1985, 1986]}
+"""
+
+
+@pytest.mark.noise_cannot_matter("notes and files are looked at, no number")
+def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
+    Path("catalog.toml").write_text(CATALOG)
+    asked = query("year, AVG(visits) AS mean", source="people", options="epsilon = 1, delta = 1e-6")
+    given = ("-c", "catalog.toml", asked, "-o", "a.csv", "--receipt", "r.json", "--explain")
+    done = run("sql", "--dummy", *given)
+    assert done.exit_code == 0 and "THESE ROWS ARE MADE UP" in line(done.stdout), done.output
+    assert "spent NOTHING, as the rows are made up; of real rows epsilon 1, delta" in line(done.stdout)
+    done = run("verify", "r.json", "a.csv")
+    assert done.exit_code == 1 and "NOT A RELEASE" in done.stdout
+    refused(run("sql", *given), 1, "there is no file")
+    refused(run("sql", "--dummy", COUNT), 2, "add --catalog")
+
+
+@pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
+def test_totals_say_that_they_are_of_all_values(capsys):
+    from sfumato.cli.table_printer import print_table
+    from sfumato.cli.terminal import printer
+    from sfumato.query.error_bars import Bars
+    from sfumato.release.chart import Chart
+
+    table = pa.table({"id": [1, 2, 3], "region": ["N", "S", "S"], "town": [None, 1, 2]})
+    keys = [("N", None), ("S", 1), ("S", 2)]
+    grouped = sf.scan(table, privacy_unit="id").group_by("region", "town", keys=keys).totals(integer=True)
+    release = grouped.bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1, delta="1e-6")
+    print_table(printer(), release, release.to_arrow(), release.errors(0.95), Bars(), 50)
+    lines = [text.split()[:2] for text in capsys.readouterr().out.splitlines()]
+    rows = [["N", "NULL"], ["S", "1"], ["S", "2"], ["N", "all"], ["S", "all"], ["all", "all"]]
+    assert [one for one in lines if one[:1] in (["N"], ["S"], ["all"])] == rows
+    assert Chart.of(release, Bars()).labels == [" · ".join(row) for row in rows]
+
+
+# What is given.
+
+
+def test_the_text_and_the_tables_come_from_files_arguments_and_standard_input(visits, run):
+    Path("q.sql").write_text("\ufeff" + COUNT, encoding="utf-8")
+    assert run("sql", "--file", "q.sql", "-q", "-oa.csv").exit_code == 0
+    assert run("sql", "-", "-q", "-oa.csv", stdin=COUNT).exit_code == 0
+    Path("eras.csv").write_text("year,era\n" + "\n".join(f"{year},old" for year in range(1980, 2030)))
+    text = COUNT.replace("'visits.parquet'", "v JOIN eras AS e USING (year) WHERE e.era = 'old'")
+    done = run("sql", text, "-t", "v=visits.parquet", "--public", "eras=eras.csv", "--explain")
+    assert done.exit_code == 0 and "joined with a public table on year" in line(done.stdout)
+
+
+MISTAKES = [
+    ([], 2, "The SQL is given nowhere"),
+    (["q.sql"], 2, "write --file q.sql"),
+    ([" "], 2, "The SQL is empty"),
+    ([COUNT, "--file", "q.sql"], 2, "both as an argument and by --file"),
+    (["--file", "missing.sql"], 2, "missing.sql"),
+    (["SELECT 1"], 2, "privacy clause is missing"),
+    ([COUNT.replace("year", "yaer")], 2, "did you mean 'year'"),
+    ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
+    ([COUNT, "-o", "out.xls"], 2, ".parquet, .csv, .json or .xlsx"),
+    ([COUNT, "-o", "no/such/out.csv"], 2, "in a folder that exists"),
+    ([COUNT, "-o", "a.csv", "-o", "./a.csv"], 2, "named twice"),
+    ([COUNT, "-oout.csv", "--receipt", "out.csv-metadata.json"], 2, "named twice"),
+    ([COUNT, "-o", "visits.parquet"], 2, "another file than those that the rows come from"),
+    ([COUNT, "--receipt", "receipt.txt"], 2, "ends in .json"),
+    ([COUNT, "--receipt", "receipt.json", "--dry-run"], 2, "nothing is released"),
+    ([COUNT, "--plot", "out.pdf"], 2, "ends in .png or .svg"),
+    ([COUNT, "--confidence", "95"], 2, "between 0 and 1"),
+    ([COUNT, "--show", "0"], 2, "at least 1"),
+    ([COUNT, "--quiet"], 2, "add --output or --plot"),
+    ([COUNT, "--quiet", "--diagnostics", "-oa.csv"], 2, "diagnostics are printed"),
+    ([COUNT.replace("epsilon =", "diagnostics = 1, epsilon =")], 2, "diagnostics"),
+    ([COUNT, "--table", "postgresql://ann:hunter2@h/d"], 2, "NAME=PATH"),
+    ([COUNT, "--table", "a=b", "--table", "a=c"], 2, "given twice"),
+    ([COUNT, "--nonsense"], 2, "No such option"),
+    ([query("[year] AS k, COUNT(*) AS n"), "-o", "out.csv"], 2, "INT"),
+    (["--preview", LARGEST], 2, "--dry-run says the noise"),
+    (["--plot", "a.png", RANKS], 2, "counts => FALSE"),
+    (["--errors", "-o", "a.csv", f"{RANKS} ORDER BY rank"], 2, "counts => FALSE"),
+    (["--plot", "a.png", f"{COUNT} ORDER BY n + 1"], 2, "leave out what is computed"),
+    (["--errors", "-o", "a.csv", f"SELECT sum(n) AS s FROM ({COUNT})"], 2, "DP_INTERVAL_LOW"),
+    (["-o", "visits.parquet", f"SELECT 1 FROM ({LARGEST})"], 2, "another file than those"),
+    (["--diagnostics", LARGEST], 2, "drawn without limits"),
+]  # fmt: skip
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+def test_mistakes_are_errors_before_anything_is_drawn(visits, run, monkeypatch):
+    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_: pytest.fail("rows were read"))
+    rows = visits.read_bytes()
+    for arguments, code, says in MISTAKES:
+        done = run("sql", *arguments)
+        refused(done, code, says)
+        assert "hunter2" not in done.output
+        assert visits.read_bytes() == rows and [path.name for path in Path().iterdir()] == ["visits.parquet"]
+    done = run("sql", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) COUNT(*) FROM 'v.parquet'")
+    *_, text, marks = done.stderr.rstrip().splitlines()
+    assert text[marks.index("^") : marks.rindex("^") + 1] == "epsilonn"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(errors.RefusalError("no"), 2), (errors.BudgetError("no"), 2), (errors.EngineError("\x1b[31m"), 1)]
+)  # fmt: skip
+def test_exit_codes_by_kind_of_error(visits, run, monkeypatch, error, code):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr("sfumato.engines.sql.ask", fails)
+    done = run("sql", COUNT)
+    assert done.exit_code == code and "\x1b" not in done.output
+
+
+def test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql_that_fails(
+    visits, run, monkeypatch
+):
+    def gone(*_, **__):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device", "out.csv")
+
+    with monkeypatch.context() as now:
+        now.setattr("sfumato.cli.table_printer.print_table", gone)
+        done = run("sql", COUNT, "-o", "out.csv")
+        assert done.exit_code == 1 and "Broken pipe" in done.stderr and "1984" in Path("out.csv").read_text()
+    with monkeypatch.context() as now:
+        now.setattr(Release, "write", full)
+        done = run("sql", COUNT, "-o", "out.csv")
+        assert done.exit_code == 1 and "1984" in done.stdout and "out.csv: No space left" in done.stderr
+    done = run("sql", f"WITH t AS ({COUNT}) SELECT (SELECT n FROM t) AS x FROM t", "-q", "-o", "new.csv")
+    assert (
+        done.exit_code == 2
+        and "1984" in done.stdout
+        and "computing with the noisy numbers failed" in done.stderr
+    )
+    statistics, calls = DuckDBEngine.statistics, []
+
+    def second(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise errors.EngineError("the disk is gone")
+        return statistics(*arguments)
+
+    monkeypatch.setattr(DuckDBEngine, "statistics", second)
+    done = run("sql", f"SELECT a.n FROM ({COUNT}) AS a, ({COUNT}) AS b")
+    assert done.exit_code == 1 and "1984" in done.stdout and "1 of the 2 tables" in line(done.stderr)
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(visits, run, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "matplotlib" else find(n, *a))
+    refused(run("sql", COUNT, "--plot", "out.png"), 1, "pip install 'sfumato[plot]'")

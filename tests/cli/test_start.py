@@ -1,81 +1,142 @@
-"""Help, version, and what starting loads."""
+"""Help, version, what starting loads, and progress: shown to people alone, and never in the way."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 import sfumato
+from sfumato.audit import Progress
+from sfumato.cli.terminal import EVERY, Meter, Watch, follow
+from sfumato.display.progress import PATIENCE
 
-HEAVY = (
-    "duckdb",
-    "pyarrow",
-    "numpy",
-    "scipy",
-    "matplotlib",
-    "pyspark",
-    "apache_beam",
-    "dp_accounting",
-    "rich",  # its Markdown renderer alone takes as long as everything else that help loads
-    "markdown_it",
-    "pygments",
-)
-
-
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+HEAVY = {
+    "duckdb", "pyarrow", "numpy", "scipy", "gmpy2", "matplotlib", "pyspark", "apache_beam", "dp_accounting",
+    "rich", "markdown_it", "pygments", "sfumato.audit",
+}  # fmt: skip
 
 
 def test_help_lists_commands_and_options(run):
-    assert "sql" in run("--help").stdout
     told = run("sql", "--help", columns=120).stdout
-    options = "file table explain dry-run output errors plot confidence simultaneous show quiet"
-    for option in (f"--{name}" for name in options.split(" ")):
-        assert option in told
-    assert run().stdout.strip() == run("--help").stdout.strip()
-
-
-def test_help_does_not_cut_what_commands_say(run):
+    for name in [
+        "file",
+        "table",
+        "explain",
+        "dry-run",
+        "output",
+        "errors",
+        "plot",
+        "confidence",
+        "simultaneous",
+        "show",
+        "quiet",
+    ]:
+        assert f"--{name}" in told
+    assert run().stdout.strip() == run("--help").stdout.strip() and run().exit_code == 2
     for group in ("", "budget", "journal", "token"):
         told = run(*group.split(), "--help").stdout
         assert "Commands:" in told and "..." not in told.partition("Commands:")[2]
-    told = " ".join(run("--help").stdout.split())
-    assert told.count("NOT PRIVATE: for the owner alone.") == 2
-
-
-def test_version(run):
+    assert " ".join(run("--help").stdout.split()).count("NOT PRIVATE: for the owner alone.") == 2
     assert run("--version").stdout == f"sfumato {sfumato.__version__}\n"
 
 
-def test_import_loads_nothing_heavy():
-    loaded = python("import sys, sfumato; print(*sys.modules)").stdout.split()
-    assert {"sfumato"} == {"sfumato", *HEAVY} & set(loaded)
-
-
-def test_help_loads_nothing_heavy():
-    done = python(
-        "import sys\n"
-        "from sfumato.cli.main import app\n"
-        "for arguments in (['--help'], ['sql', '--help'], ['--version']):\n"
+def test_import_and_help_load_nothing_heavy():
+    code = (
+        "import sys, sfumato\nprint(*sys.modules)\nfrom sfumato.cli.main import app\n"
+        "for arguments in (['--help'], ['sql', '--help'], ['audit', '--help'], ['--version']):\n"
         "    try: app(arguments, prog_name='sfumato')\n"
         "    except SystemExit as e: assert not e.code\n"
         "print(*sys.modules)"
     )
-    *told, loaded = done.stdout.splitlines()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, *told, helped = done.stdout.splitlines()
     assert "Usage: sfumato" in told[0]
-    assert {"sfumato"} == {"sfumato", *HEAVY} & set(loaded.split())
+    assert not HEAVY & {*imported.split(), *helped.split()} and "sfumato.cli.main" in helped.split()
 
 
 @pytest.mark.long
 def test_a_mistake_in_a_process_of_its_own():
-    done = subprocess.run(
-        [sys.executable, "-c", "from sfumato.cli.main import app; app()", "sql", "SELECT 1"],
-        capture_output=True,
-        text=True,
-        check=False,
+    code = (
+        "import sys; sys.path.remove(''); from sfumato.cli.main import app; app()"  # as the script's path is
     )
-    assert done.returncode == 2
+    command = [sys.executable, "-c", code, "sql", "SELECT 1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
-    assert done.stdout == ""
+
+
+class Script:
+    """Stands for an event: its waits return as written, at once."""
+
+    def __init__(self, *answers):
+        self.answers, self.waited = list(answers), []
+
+    def wait(self, timeout=None):
+        self.waited.append(timeout)
+        return self.answers.pop(0)
+
+
+def terminal(is_terminal=True):
+    return Console(
+        file=io.StringIO(),
+        force_terminal=is_terminal,
+        width=80,
+        color_system=None,
+        _environ={"TERM": "xterm"},
+    )
+
+
+def followed(*waits, fraction=lambda: None, title="Reading", is_terminal=True):
+    """Return what is shown of work whose waits end so, and the waits."""
+    console, done = terminal(is_terminal), Script(*waits)
+    follow(console, title, fraction, done)
+    return console.file.getvalue(), done.waited
+
+
+def test_progress_of_reading():
+    assert followed(True, fraction=lambda: pytest.fail("asked")) == ("", [PATIENCE])
+    assert followed(fraction=lambda: 0.5, is_terminal=False) == ("", [])
+    told = iter([None, 0.25, 0.5])
+    text, waited = followed(False, False, False, True, fraction=lambda: next(told), title="Reading rows")
+    assert "Reading rows" in text and "50%" in text and "0:00:00" in text
+    assert waited == [PATIENCE, EVERY, EVERY, EVERY]
+    told = iter([0.75, 0.25, 7.0])  # it never goes back, nor beyond the end
+    text, _ = followed(False, False, False, True, fraction=lambda: next(told))
+    assert "100%" in text and "25%" not in text.replace("\x1b", "")
+    assert "Reading" in followed(False, True, fraction=lambda: 1 / 0)[0]
+    assert r"[bold]\x1b[31m.csv" in followed(False, True, title="[bold]\x1b[31m.csv")[0]
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_watch_ends_with_its_block(failing):
+    watch = Watch("Work", console=terminal())
+    try:
+        with watch:
+            if failing:
+                raise KeyError
+    except KeyError:
+        assert failing
+    assert not watch._thread.is_alive()
+
+
+def shown(*moments, bets=True, is_terminal=True):
+    console = terminal(is_terminal)
+    with Meter(bets, console) as meter:
+        for seconds, wealth in moments:
+            meter(Progress(1234, 5000, seconds, 60.0, wealth, 6.0, "pair\x1b[31m"))
+    return console.file.getvalue()
+
+
+def test_progress_of_an_audit():
+    text = shown((1.0, 2.0))
+    assert "1,234 of 5,000, 1 of 60 s" in text and "10^2.0 of 10^6.0" in text and r"pair\x1b[31m" in text
+    # 8 of 24 cells of the bar: log10 wealth is a third of what is needed
+    assert any(one.count("━") == 8 for one in text.splitlines() if "wealth" in one)
+    assert shown((0.3, 2.0)) == "" == shown((1.0, 2.0), is_terminal=False)
+    assert shown(*((1.0 + i / 1000, 2.0) for i in range(50))).count("1,234") <= 2
+    assert "wealth" not in shown((1.0, 2.0), bets=False)
+    assert "10^0.0" in shown((1.0, -0.01)) and "10^9.0" in shown((1.0, 9.0))

@@ -75,7 +75,7 @@ def test_what_is_shown_is_meant_for_people(cells: list[Any]) -> None:
 @pytest.mark.parametrize("wide", [1000, 380], ids=["wide", "narrow"])
 @pytest.mark.parametrize("style", ["", DARK], ids=["light", "dark"])
 def test_a_browser_shows_it(cells: list[Any], wide: int, style: str, tmp_path: Path) -> None:
-    from tests.service.browser import program, running
+    from tests.support.browser import program, running
 
     if program() is None:
         pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")

@@ -1,7 +1,91 @@
-"""Faults of commands: what they print, and how they end."""
+"""Faults of commands: what they pay, print and write, and the exit codes that they end with."""
 
 from __future__ import annotations
 
 from tests.faults.fault import Fault
 
-FAULTS: list[Fault] = []
+SQL = "tests/cli/test_sql_command.py::"
+LEDGER = "tests/cli/test_ledger_commands.py::"
+OWNER = "tests/cli/test_owner_commands.py::"
+AUDIT = "tests/cli/test_audit_command.py::"
+SERVE = "tests/cli/test_serve_command.py::"
+
+FAULTS: list[Fault] = [
+    # Exit codes.
+    Fault("a source that is missing is a mistake of the query", "cli/options.py",
+          "fail(error, engine, options)", "fail(error, ExitCode.MISUSED, options)", f"{SQL}test_exit_codes_by_kind_of_error"),
+    Fault("an error ends as success", "cli/options.py",
+          "raise typer.Exit(code)", "raise typer.Exit(0)", f"{SQL}test_exit_codes_by_kind_of_error"),
+    Fault("rows that are not as declared end as success", "cli/check_command.py",
+          "raise typer.Exit(ExitCode.DONE if found.ok else ExitCode.FAILED)", "raise typer.Exit(ExitCode.DONE)", f"{OWNER}test_rows_are_checked"),
+    Fault("a receipt that is refused ends as success", "cli/check_command.py",
+          "raise typer.Exit(ExitCode.DONE if ok else ExitCode.FAILED)", "raise typer.Exit(ExitCode.DONE)", f"{OWNER}test_another_table_or_receipt_is_not_certified"),
+    Fault("a receipt with a wrong claim is certified", "cli/check_command.py",
+          "(report(certificate), True) if certificate and not wrong else", "(report(certificate), True) if certificate else", f"{OWNER}test_another_table_or_receipt_is_not_certified"),
+    Fault("a table is not compared with its receipt", "cli/check_command.py",
+          'if answer is not None and given.get("sha256") == digest(given):', "if False:", f"{OWNER}test_another_table_or_receipt_is_not_certified"),
+    Fault("a violation ends as success", "cli/audit_command.py",
+          "raise typer.Exit(ExitCode.FAILED if found.violated else ExitCode.DONE)", "raise typer.Exit(ExitCode.DONE)", f"{AUDIT}test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints"),
+    Fault("an audit that is stopped ends as a violation", "cli/audit_command.py",
+          "there is no verdict\", ExitCode.STOPPED)", "there is no verdict\", ExitCode.FAILED)", f"{AUDIT}test_stopped_by_hand_is_no_verdict"),
+    Fault("an audit that cannot judge ends as a violation", "cli/audit_command.py",
+          'answering("epsilon", "delta", engine=ExitCode.MISUSED)', 'answering("epsilon", "delta")', f"{AUDIT}test_a_file_that_cannot_be_written_does_not_cost_the_verdict"),
+    Fault("a journal that is broken ends as success", "cli/ledger_command.py",
+          "if not found:", "if False:", f"{LEDGER}test_the_journal_is_verified_with_a_head_that_was_kept"),
+    Fault("a strict audit of the journal ends as success", "cli/ledger_command.py",
+          "if strict and found.findings:", "if False:", f"{LEDGER}test_the_journal_shows_what_was_asked_and_lists_what_to_look_at"),
+    # What is claimed, and what is paid.
+    Fault("an audit leaves delta out of the claim", "cli/audit_command.py",
+          "return claims.approximate(epsilon, delta or 0)", "return claims.approximate(epsilon, 0)", f"{AUDIT}test_claims_datasets_and_methods"),
+    Fault("options of the histogram method are left out", "cli/audit_command.py",
+          "return HistogramMethod(confidence=confidence, **chosen)", "return HistogramMethod(confidence=confidence)", f"{AUDIT}test_all_options_of_the_histogram_method"),
+    Fault("nothing pays for a release", "cli/sql_command.py",
+          "release: NoisyTable = asked.release(None if self.payer is None else self.payer.budget)", "release: NoisyTable = asked.release(None)", f"{LEDGER}test_a_query_is_paid_once_before_a_row_is_read_and_what_is_left_is_said"),
+    Fault("the budget of all pays, and not the analyst's", "cli/ledger_command.py",
+          "opened_ledger(place).budget(dataset, analyst))", "opened_ledger(place).budget(dataset))", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
+    Fault("a dry run releases", "cli/sql_command.py",
+          "        if self.dry_run:\n            console.print", "        if False:\n            console.print", f"{SQL}test_a_dry_run_reads_no_row"),
+    Fault("a budget is granted without delta", "cli/ledger_command.py",
+          "opened.create(dataset, epsilon, delta, composition", "opened.create(dataset, epsilon, 0, composition", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+    Fault("a budget is for ever, and not of a period", "cli/ledger_command.py",
+          "composition=how, period=period, replace=replace)", "composition=how, replace=replace)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+    Fault("a cap that cannot be used up is not said", "cli/ledger_command.py",
+          "return in_time and (cap.epsilon > over.epsilon or", "return in_time and (", f"{LEDGER}test_a_grant_above_the_cap_says_so"),
+    Fault("advised epsilons add up to more", "cli/advise_command.py",
+          "Context(prec=DIGITS, rounding=ROUND_FLOOR)", "Context(prec=DIGITS)", f"{OWNER}test_advised_numbers_are_rounded_down"),
+    # What is read, printed and written.
+    Fault("exact numbers are shown without being asked for", "cli/check_command.py",
+          "if not not_private:", "if False:", f"{OWNER}test_what_cannot_be_analyzed_or_is_not_asked_for"),
+    Fault("real rows are asked as dummy rows", "cli/sql_command.py",
+          "return found.dummy() if dummy else found", "return found", f"{SQL}test_dummy_rows_of_a_catalog_are_no_release"),
+    Fault("an output replaces the rows", "cli/sql_command.py",
+          "planned._check_no_source(path, name)", "pass", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
+    Fault("an output replaces the ledger", "cli/ledger_command.py",
+          "if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):", "if False:", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
+    Fault("one output replaces another", "cli/options.py",
+          "if len({whole_place(path) for path in paths}) < len(paths):", "if False:", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
+    Fault("a password of a database is printed", "cli/options.py",
+          'hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."', "hidden = entry", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
+    Fault("error bars are always of 95%", "cli/sql_command.py",
+          "Bars(confidence, simultaneous, sampling)", "Bars(0.95, simultaneous, sampling)", f"{SQL}test_error_bars_are_those_that_are_asked_for"),
+    Fault("error bars are of each number by itself", "cli/sql_command.py",
+          "Bars(confidence, simultaneous, sampling)", "Bars(confidence, False, sampling)", f"{SQL}test_error_bars_are_those_that_are_asked_for"),
+    Fault("what several releases cost is said of one", "cli/table_printer.py",
+          'said = [("spent", cost(whole,', 'said = [("spent", cost(releases[0],', f"{SQL}test_several_private_selects_cost_their_sum"),
+    Fault("an answer that is paid is lost with the printed one", "cli/sql_command.py",
+          "            finally:\n                self._write(release)", "            except ValueError:\n                pass\n            self._write(release)", f"{SQL}test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql_that_fails"),
+    Fault("a key commands the terminal", "cli/table_printer.py",
+          "text = visible(str(value))", "text = str(value)", f"{SQL}test_keys_cannot_command_the_terminal_and_are_told_apart"),
+    Fault("an error commands the terminal", "cli/terminal.py",
+          "line.append(visible(message, lines=True)", "line.append(message", f"{SQL}test_exit_codes_by_kind_of_error"),
+    Fault("a text of an analyst commands the terminal", "cli/ledger_command.py",
+          "return escape(visible(text))", "return escape(text)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+    Fault("a text of an analyst is a formula of a spreadsheet", "cli/ledger_command.py",
+          "guarded(value) if isinstance(value, str) else value", "value", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+    Fault("the history of an analyst is that of all", "cli/ledger_command.py",
+          "opened_ledger(ledger).history(dataset, analyst)", "opened_ledger(ledger).history(dataset)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+    Fault("a token is for ever", "cli/serve_command.py",
+          "create(name, role=role, days=days)", "create(name, role=role)", f"{SERVE}test_a_token_is_made_listed_and_revoked"),
+    Fault("a list of tokens makes their file", "cli/serve_command.py",
+          "for one in Tokens(tokens, make=False).all():", "for one in Tokens(tokens).all():", f"{SERVE}test_a_mistyped_path_of_tokens_is_an_error"),
+]  # fmt: skip

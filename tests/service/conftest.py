@@ -1,4 +1,4 @@
-"""What tests of the service share."""
+"""Fixtures of tests of the service."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from .asking import Asked
+from tests.support.service import LocalService
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
-    return Asked(tmp_path)
+def service(tmp_path: Path) -> LocalService:
+    """A service of its own for the test, with budgets in memory."""
+    return LocalService(tmp_path)
+
+
+@pytest.fixture
+def paying(tmp_path: Path) -> LocalService:
+    """A service whose ledger is charged; its data has no version, so no query is a repeat of another."""
+    return LocalService(tmp_path, 10, ledger=True)

@@ -118,17 +118,6 @@ def test_the_example_in_one_command(tmp_path: Path) -> None:
         process.stdout.close()
 
 
-def test_a_port_in_use_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        command = [sys.executable, str(ROOT / "examples" / "serve" / "start.py"), "registry", port]
-        done = finished(command, os.environ, tmp_path)
-    assert done.returncode == 1 and done.stdout == "" and list(tmp_path.iterdir()) == []
-    assert (
-        done.stderr.startswith(f"error: port {port} of 127.0.0.1 is in use") and done.stderr.count("\n") == 1
-    )
-
-
 def test_the_paths_of_the_page_are_there() -> None:
     from sfumato.service.openapi import PATHS
 

@@ -6,13 +6,11 @@ import itertools
 import json
 import logging
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from .asking import NUMBER, QUESTION, SECRET, Asked
-from .hostile import DP, NEVER, OTHERS, STATEMENTS, texts
+from tests.support.hostile_requests import DP, NEVER, OTHERS, STATEMENTS, texts
+from tests.support.service import NUMBER, QUERY, SECRET, LocalService
 
 EXPECTED = {200, 400, 401, 402, 403, 404, 405, 406, 408, 413, 415, 429}
 pytestmark = pytest.mark.flakiness(
@@ -21,14 +19,14 @@ pytestmark = pytest.mark.flakiness(
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Asked:
-    made = Asked(tmp_path_factory.mktemp("hostile"), each=100)
-    answer = made.post("/v1/release", "bob", sql=QUESTION.replace(" AS n", f" AS {OTHERS}"))
+def service(tmp_path_factory):
+    made = LocalService(tmp_path_factory.mktemp("hostile"), each=100)
+    answer = made.post("/v1/release", "bob", sql=QUERY.replace(" AS n", f" AS {OTHERS}"))
     assert answer.status_code == 200 and OTHERS in made.get("/v1/history", "bob").text
     return made
 
 
-def harmless(answer: Any, sent: str = "") -> int:
+def harmless(answer, sent=""):
     """Fail where an answer holds what none may; what it quotes of the question aside."""
     assert answer.status_code in EXPECTED, (answer.status_code, sent[:300])
     shown = answer.content.decode("utf-8")
@@ -40,12 +38,14 @@ def harmless(answer: Any, sent: str = "") -> int:
     return answer.status_code
 
 
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.long)])
-def test_sql(service: Asked, tmp_path: Path, caplog: pytest.LogCaptureFixture, step: int) -> None:
+@pytest.mark.parametrize(
+    "step", [60, pytest.param(5, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.release)]
+)
+def test_sql(service, tmp_path, caplog, step):
     caplog.set_level(logging.INFO)
     every = texts(tmp_path)
-    assert len(every) > 900
-    seen = Counter[int]()
+    assert len(every) > 500
+    seen = Counter()
     for i, text in enumerate(every[::step]):
         path = "/v1/ask" if i % 3 == 0 else "/v1/release"
         body = {"sql": text} | ({"units": []} if path == "/v1/ask" else {})
@@ -60,14 +60,14 @@ def test_sql(service: Asked, tmp_path: Path, caplog: pytest.LogCaptureFixture, s
     )
 
 
-def test_a_hostile_question_spends_nothing_where_it_is_refused(service: Asked) -> None:
+def test_a_hostile_question_spends_nothing_where_it_is_refused(service):
     before = service.get("/v1/budget", "olga").json()
     for text in (*STATEMENTS[:20], f"{DP.format('')} MAX(town) FROM visits"):
         assert service.post("/v1/release", "olga", sql=text).status_code == 400
     assert service.get("/v1/budget", "olga").json() == before
 
 
-def test_public_tables_do_not_multiply_rows_without_end(service: Asked) -> None:
+def test_public_tables_do_not_multiply_rows_without_end(service):
     before = service.get("/v1/budget", "olga").json()
     joins = " ".join(f"JOIN towns AS t{i} ON v.year = t{i}.one" for i in range(9))
     joined = joins.replace("towns AS", "(SELECT 2020 AS one, region FROM towns CROSS JOIN years) AS")
@@ -78,7 +78,7 @@ def test_public_tables_do_not_multiply_rows_without_end(service: Asked) -> None:
     assert service.get("/v1/budget", "olga").json() == before
 
 
-def test_nobody_raises_a_limit_that_the_owner_did_not_say(service: Asked) -> None:
+def test_nobody_raises_a_limit_that_the_owner_did_not_say(service):
     text = f"{DP.format(', max_joined_rows = 100001')} COUNT(*) AS n FROM visits JOIN people ON visits.id = people.id"
     answer = service.post("/v1/release", "olga", sql=text)
     assert answer.status_code == 400 and "allows at most 100000" in answer.text.replace(",", "")
@@ -101,7 +101,7 @@ def test_nobody_raises_a_limit_that_the_owner_did_not_say(service: Asked) -> Non
         assert answer.status_code == 400 and "allows at most 3" in answer.text, answer.text
 
 
-def tokens(service: Asked) -> list[str]:
+def tokens(service):
     good = service.secrets["ann"]
     _, known, secret = good.split("_", 2)
     return [
@@ -118,9 +118,9 @@ def tokens(service: Asked) -> list[str]:
 PATHS = ["/v1/tables", "/v1/ask", "/v1/release", "/v1/budget", "/v1/history", "/metrics"]
 
 
-def test_tokens(service: Asked) -> None:
+def test_tokens(service):
     tried = tokens(service)
-    for path, token in itertools.product(PATHS, tried):
+    for path, token in itertools.product(PATHS[1::3], tried):
         if token.isascii() and token.partition(" ")[2].strip() == service.secrets["ann"]:
             continue
         method = "POST" if path in ("/v1/ask", "/v1/release") else "GET"
@@ -128,8 +128,7 @@ def test_tokens(service: Asked) -> None:
         answer = service.http.request(
             method, path, headers=headers, content=b'{"sql": ""}' if method == "POST" else None
         )
-        if not token.startswith("Basic") or True:
-            assert harmless(answer) == 401, token
+        assert harmless(answer) == 401, token
     assert service.http.get("/v1/tables").status_code == 401
     spaced = {"authorization": f"bearer   {service.secrets['ann']} "}
     assert service.http.get("/v1/tables", headers=spaced).status_code == 200
@@ -153,7 +152,7 @@ URLS = [
 
 
 @pytest.mark.long
-def test_paths(service: Asked) -> None:
+def test_paths(service):
     for url in URLS:
         for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "PATCH", "BREW"):
             answer = service.http.request(method, url, headers=service.headers())
@@ -181,7 +180,7 @@ BODIES = [
 ]  # fmt: skip
 
 
-def test_bodies(service: Asked) -> None:
+def test_bodies(service):
     for body, path in itertools.product(BODIES, ("/v1/ask", "/v1/release")):
         assert harmless(service.send(path, body), body.decode("latin-1")) == 400, body[:80]
     for kind in (
@@ -199,6 +198,8 @@ def test_bodies(service: Asked) -> None:
         assert harmless(service.http.post("/v1/ask", content=b"{}", headers=headers)) == 415
     big = b'{"sql": "' + b"x" * 300_000 + b'"}'
     assert harmless(service.send("/v1/release", big)) == 413
+    parts = service.http.post("/v1/ask", content=iter([big[:100_000]] * 4), headers=service.headers(**{"content-type": "application/json"}))  # fmt: skip
+    assert "content-length" not in parts.request.headers and harmless(parts) == 413
     assert harmless(service.send("/v1/release", b"{}", **{"content-length": "99999999999999999999"})) == 413
     for accept in (
         "text/html",
@@ -210,7 +211,7 @@ def test_bodies(service: Asked) -> None:
         "text/",
         "\t",
     ):
-        answer = service.send("/v1/release", json.dumps({"sql": QUESTION}).encode(), accept=accept)
+        answer = service.send("/v1/release", json.dumps({"sql": QUERY}).encode(), accept=accept)
         assert harmless(answer) == 406, accept
 
 
@@ -223,7 +224,7 @@ HEADERS = {
 }  # fmt: skip
 
 
-def test_headers(service: Asked) -> None:
+def test_headers(service):
     for name, value in HEADERS.items():
         for path in ("/v1/budget", "/v1/history", "/metrics"):
             answer = service.http.get(path, headers=service.headers(**{name: value}))

@@ -1,4 +1,4 @@
-"""The page in a real browser: ask, see, refuse, run out of budget, reload, two tabs; by mouse, and by keys alone.
+"""The page in a real browser: ask, see, be refused, run out of budget, reload, two tabs, hostile names; its files as they are.
 
 `SFUMATO_PICTURES=1 pytest -m long tests/service/test_page.py` writes the pictures of docs/serve.md anew.
 """
@@ -14,12 +14,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
-import tomllib
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,20 +24,21 @@ import pytest
 
 from sfumato.release.release_files import _metadata
 from sfumato.service.answer_formats import CSV, JSON, Answer, encoded
+from sfumato.service.query_service import QueryService
 from sfumato.service.server import PAGE
+from tests.support.browser import program
+from tests.support.browser import running as browsing
+from tests.support.page import ROOT, answered, entered, harmless, picture, priced, serving, text, write
 
-from .browser import Browser, program
-from .browser import running as browsing
-from .pages import ROOT, Clinic, answered, entered, harmless, picture, priced, serving, text, write
+pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown, and at costs")
 
 COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, max_rows_per_group = 1, noise = laplace)\n  COUNT(*) AS n, AVG(docvis) AS visits\nFROM visits"
 MARKUP = "<img src=x onerror=window.hacked=1>"
 VALUES = ["<script>window.hacked=1</script>", "\"'><svg onload=window.hacked=1>", "{{7*7}}"]
-pytestmark = pytest.mark.noise_cannot_matter("it looks at what is shown, and at costs")
 
 
 @pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+def clinic(tmp_path_factory):
     """The registry of the README, as docs/serve.md serves it."""
     folder = tmp_path_factory.mktemp("clinic")
     (folder / "registry.toml").write_text((ROOT / "examples" / "serve" / "registry.toml").read_text())
@@ -51,7 +49,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory):
     if program() is None:
         pytest.skip("needs a browser: chromium in PATH, or Debian's package chromium")
     with browsing(tmp_path_factory.mktemp("profile")) as made:
@@ -59,7 +57,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.mark.long
-def test_ask_and_see(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
+def test_ask_and_see(browser, clinic, tmp_path):
     tab = entered(browser, clinic)
     assert "docvis" in text(tab, "#tables") and "0 to 150" in text(tab, "#tables")
     tab.click("#form-add")  # an average of the first column with bounds
@@ -101,9 +99,7 @@ def test_ask_and_see(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_box_completes_marks_and_tells_the_price(
-    browser: Browser, clinic: Clinic, tmp_path: Path
-) -> None:
+def test_the_box_completes_marks_and_tells_the_price(browser, clinic, tmp_path):
     tab = entered(browser, clinic, "eve")
     spent = clinic.budgets.of("eve").spent
     write(tab, "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5)\n  year, AVG(do")
@@ -140,7 +136,7 @@ def test_the_box_completes_marks_and_tells_the_price(
 
 
 @pytest.mark.long
-def test_what_is_not_private_is_refused(browser: Browser, clinic: Clinic) -> None:
+def test_what_is_not_private_is_refused(browser, clinic):
     tab = entered(browser, clinic, "dora")
     for sql, why, marked in (
         ("SELECT * FROM visits", "WITH DIFFERENTIAL_PRIVACY", None),
@@ -171,7 +167,7 @@ def test_what_is_not_private_is_refused(browser: Browser, clinic: Clinic) -> Non
 
 
 @pytest.mark.long
-def test_two_tabs_run_out_of_one_budget(browser: Browser, clinic: Clinic) -> None:
+def test_two_tabs_run_out_of_one_budget(browser, clinic):
     one, other = entered(browser, clinic, "bob"), entered(browser, clinic, "bob")
     for tab in (one, other):
         write(tab, COUNT.format(0.6))
@@ -198,109 +194,7 @@ def test_two_tabs_run_out_of_one_budget(browser: Browser, clinic: Clinic) -> Non
 
 
 @pytest.mark.long
-def test_all_of_it_by_keys(browser: Browser, clinic: Clinic) -> None:
-    tab = browser.tab(clinic.url)
-    tab.wait("document.activeElement.id === 'token'")
-    tab.type(clinic.tokens["cleo"])
-    tab.key("Enter")
-    tab.wait("!document.getElementById('desk').hidden")
-    priced(tab)
-    seen: list[str] = []
-
-    def to(wanted: str) -> None:
-        for _ in range(80):
-            tab.key("Tab")
-            seen.append(str(tab.evaluate("document.activeElement.id")))
-            outline = tab.evaluate(
-                "((e) => e === document.body ? '3px' : getComputedStyle(e).outlineStyle === 'none' ? '' : getComputedStyle(e).outlineWidth)(document.activeElement)"
-            )
-            assert outline == "3px", f"the focus is not seen at {seen[-1]}"
-            if seen[-1] == wanted:
-                return
-        raise AssertionError(f"{wanted} is not reached: {seen}")
-
-    to("form-table")
-    to("form-add")
-    tab.key("Enter")
-    tab.wait("document.querySelectorAll('.statistic').length === 2")
-    assert tab.evaluate("document.activeElement.id") == "form-add"  # and is not lost by drawing anew
-    to("epsilon")
-    tab.key("ArrowLeft")
-    tab.wait("document.getElementById('epsilon-value').textContent === '0.5'")
-    assert priced(tab) == "Ask, and spend epsilon 0.5"
-    to("release")
-    tab.key("Enter")
-    answered(tab)
-    assert tab.evaluate("document.activeElement.id") == "answer"
-    to("copy")
-    assert {"max-rows", "size", "group-0"} <= set(seen)
-    spoken = tab.send("Accessibility.getFullAXTree")["nodes"]
-    controls = {"textbox", "button", "combobox", "slider", "spinbutton", "radio", "checkbox", "link", "image", "table", "meter"}  # fmt: skip
-    found = [one for one in spoken if one.get("role", {}).get("value") in controls and not one["ignored"]]
-    assert len(found) > 25
-    assert [one for one in found if not one.get("name", {}).get("value")] == []
-    assert tab.evaluate("document.getElementById('status').getAttribute('role')") == "status"
-    harmless(tab, clinic)
-
-
-SEEN = """(() => {
-  const parts = (c) => (c.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-  const light = (c) => { const f = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * f(c[0]) + 0.7152 * f(c[1]) + 0.0722 * f(c[2]); };
-  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  const behind = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
-    return parts(getComputedStyle(document.documentElement).backgroundColor); };
-  const found = [];
-  for (const e of document.querySelectorAll("[placeholder]")) {
-    if (e.checkVisibility()) found.push([ratio(parts(getComputedStyle(e, "::placeholder").color), behind(e)), e.tagName, e.placeholder]);
-  }
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const e = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !e.checkVisibility() || e.closest("#marks, option, title, noscript")) continue;
-    const style = getComputedStyle(e), own = parts(e instanceof SVGElement ? style.fill : style.color);
-    found.push([ratio(own, behind(e)), e.tagName, walker.currentNode.textContent.trim().slice(0, 40)]);
-  }
-  for (const e of document.querySelectorAll("input:not([type=range]):not([type=radio]):not([type=checkbox]), select, textarea"))
-    if (e.checkVisibility()) found.push([ratio(parts(getComputedStyle(e).borderTopColor), behind(e.parentElement)) * 1.5, e.tagName, "edge of " + e.id]);
-  return found;
-})()"""  # an edge needs 3, two thirds of what a text needs
-
-
-@pytest.mark.long
-def test_narrow_and_wide_light_and_dark(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
-    tab = entered(browser, clinic, "eve")
-    write(tab, COUNT.format(0.1).replace("\n  COUNT", "\n  outwork, COUNT") + "\nGROUP BY outwork")
-    tab.click("#try")
-    tab.wait("/^Answered.*made-up rows/.test(document.getElementById('status').textContent)")
-    write(tab, "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) MAX(kids) AS n FROM visits")
-    tab.wait("!document.getElementById('error').hidden")
-    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    for scheme, width in [("light", 360), ("light", 768), ("light", 1280), ("dark", 360), ("dark", 1280)]:
-        tab.scheme(scheme)
-        tab.size(width, 800)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        picture(tab, f"page-{scheme}-{width}", tmp_path)
-        seen = tab.evaluate(SEEN)
-        assert len(seen) > 100 and not [one for one in seen if one[0] < 4.5]
-        small = tab.evaluate(
-            "[...document.querySelectorAll('button, select, input, summary')].filter((e) => e.checkVisibility())"
-            ".map((e) => [e.id || e.textContent, e.getBoundingClientRect().height]).filter((e) => e[1] < 16)"
-        )
-        assert small == []  # what a finger has to meet
-    # An epsilon that is more than is left leaves the slider its room on a telephone, where so much is said beside it.
-    write(tab, COUNT.format(6))
-    tab.wait("/more than is left/.test(document.getElementById('epsilon-value').textContent)")
-    tab.size(320, 800)
-    assert tab.evaluate("document.getElementById('epsilon').getBoundingClientRect().width") > 120
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 320
-    # A planted defect is seen.
-    tab.evaluate("document.getElementById('left').style.color = 'rgb(119, 119, 119)'")
-    assert any(one[0] < 4.5 for one in tab.evaluate(SEEN))
-
-
-@pytest.mark.long
-def test_what_may_be_kept(browser: Browser, clinic: Clinic, tmp_path: Path) -> None:
+def test_what_may_be_kept(browser, clinic, tmp_path):
     tab = entered(browser, clinic, "eve")
     write(tab, COUNT.format(0.1).replace("\n  COUNT", "\n  year, COUNT") + "\nGROUP BY year -- \"'\\")
     priced(tab)
@@ -341,33 +235,33 @@ def test_what_may_be_kept(browser: Browser, clinic: Clinic, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_a_form_that_is_not_finished_says_so(browser: Browser, clinic: Clinic) -> None:
-    tab = entered(browser, clinic, "eve")
+def test_an_answer_that_a_reload_lost_comes_and_is_paid_once(browser, clinic, monkeypatch):
+    go, begun, real = threading.Event(), threading.Event(), QueryService._release
 
-    def choose(place: str, value: str) -> None:
-        tab.evaluate(
-            f"((e) => {{ e.value = '{value}'; e.dispatchEvent(new Event('change')); }})(document.getElementById('{place}'))"
-        )
+    def slow(desk, job):
+        done = real(desk, job)  # it is paid, and its answer is kept
+        begun.set()
+        assert go.wait(60)
+        return done
 
-    tab.click("#group-2")  # no year
-    choose("kind-0", "mean")
-    choose("column-0", "kids")
-    tab.wait("/not finished/.test(document.getElementById('expected').textContent)")
-    assert tab.evaluate("document.getElementById('release').disabled") and "kids" in text(tab, "#by-form")
-    for place, number in (("lower-0", "0"), ("upper-0", "1")):
-        tab.click(f"#{place}")
-        tab.type(number)
-    assert priced(tab) == "Ask, and spend epsilon 1"
-    sql = tab.evaluate("document.getElementById('sql').value")
-    assert "AVG(kids, contribution_bounds_per_row => (0, 1))" in sql and "GROUP BY" not in sql
-    tab.click("#group-10")  # educ, whose values are not declared
-    tab.wait("/, delta 1e-6$/.test(document.getElementById('release').textContent)")
-    assert "delta of 1e-6" in text(tab, "#by-form")
+    tab = entered(browser, clinic, "cleo")
+    write(tab, COUNT.format(1))
+    priced(tab)
+    with monkeypatch.context() as patch:
+        patch.setattr(QueryService, "_release", slow)
+        tab.click("#release")
+        assert begun.wait(60)
+        tab.reload()  # before the answer comes
+        go.set()
+    tab.wait("!document.getElementById('answer').hidden")
+    answered(tab)
+    assert clinic.budgets.of("cleo").spent[0] == 1.0
+    assert tab.evaluate("sessionStorage.getItem('sfumato.pending')") is None
     harmless(tab, clinic)
 
 
 @pytest.mark.long
-def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> None:
+def test_names_and_values_are_no_markup(browser, tmp_path):
     values = [VALUES[i % 3] for i in range(300)]
     pq.write_table(pa.table({"id": list(range(300)), MARKUP: values}), tmp_path / "rows.parquet")
     listed = ", ".join(json.dumps(one) for one in VALUES)
@@ -376,7 +270,6 @@ def test_names_and_values_are_no_markup(browser: Browser, tmp_path: Path) -> Non
         f'[tables.{json.dumps(MARKUP)}]\nsource = "rows.parquet"\nprivacy_unit = "id"\n'
         f"[tables.{json.dumps(MARKUP)}.columns]\n{json.dumps(MARKUP)} = {{domain = [{listed}]}}\n"
     )
-    assert tomllib.loads(catalog.read_text())
     with serving(tmp_path, catalog) as hostile:
         tab = entered(browser, hostile)
         assert MARKUP in text(tab, "#tables") and priced(tab)
@@ -415,7 +308,7 @@ MODULES = "const load = (name) => import(new URL(`page/${name}.js`, location.hre
 
 
 @pytest.mark.long
-def test_whoever_comes_next_sees_nothing(browser: Browser, clinic: Clinic) -> None:
+def test_whoever_comes_next_sees_nothing(browser, clinic):
     tab = entered(browser, clinic, "fay")
     write(tab, COUNT.format(0.1))
     priced(tab)
@@ -449,7 +342,7 @@ NASTY = [
 
 
 @pytest.mark.long
-def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> None:
+def test_programs_and_tables_of_anything(browser, clinic):
     tab = browser.tab(clinic.url)
     for sql in NASTY:
         told = tab.evaluate(
@@ -492,42 +385,10 @@ def test_programs_and_tables_of_anything(browser: Browser, clinic: Clinic) -> No
     harmless(tab, clinic)
 
 
-@pytest.mark.long
-def test_charts_of_anything(browser: Browser, clinic: Clinic) -> None:
-    tab = browser.tab(clinic.url)
-    days = [["2024-01-01", 5, 1], ["2024-02-01", -7, 2], ["2024-03-01", None, 0], ["2024-04-01", 12, 1]]
-    cases: list[tuple[str, list[str], list[list[Any]], int, int]] = [
-        ("date32[day]", ["k"], days, 3, 1),
-        ("string", ["k"], [[f"<b>{i}</b>" * 9, i, i] for i in range(100)], 60, 0),
-        ("int64", ["k"], [[i, 10**15 + i, 0] for i in range(50)], 50, 0),
-        ("string", [], [["-", 0, 0]], 1, 0),
-        ("int64", ["k"], [[1, 3, 1], [2, 3, 1]], 2, 0),
-        ("timestamp[us]", ["k"], [[f"2024-01-01T00:00:{i:02}", i / 7, 0.5] for i in range(60)], 60, 1),
-        ("date32[day]", ["k"], [["no day", 1, 1]] * 3, 3, 0),
-        ("int64", ["k"], [], 0, 0),
-        ("string", ["k"], [["a", "text", None]], 0, 0),
-        ("double", ["k"], [[None, 1, 1], [0.5, 2, 1], [1.5, 1e300, 1e299]], 3, 0),
-        ("int64", ["k"], [["9223372036854775807", 1, None], [1, 2, None], [2, 3, None]], 3, 0),
-    ]
-    for kind, keys, rows, points, lines in cases:
-        columns = [{"name": "k", "type": kind}, {"name": "v", "type": "double"}]
-        given = {"columns": columns, "keys": keys, "errors": {"v": [row[2] for row in rows]}}
-        given["rows"] = [row[:2] for row in rows]
-        found = tab.evaluate(
-            f"(async () => {{ {MODULES} const made = (await load('chart')).chart({json.dumps(given)}, ['v']); "
-            "if (!made) return [0, 0, [], 0]; const count = (what) => made.querySelectorAll(what).length; "
-            "const odd = [...made.querySelectorAll('*')].flatMap((e) => [...e.attributes]).filter((a) => "
-            "a.name !== 'aria-label' && /NaN|Infinity|undefined/.test(a.value)).map((a) => a.name + a.value); "
-            "return [count('.point'), count('.line'), odd, count('b')]; })()"
-        )
-        assert found == [points, lines, [], 0], (kind, rows[:2])
-    harmless(tab, clinic)
-
-
-def ratio(one: str, other: str) -> float:
+def ratio(one, other):
     """The contrast of two colours, by WCAG."""
 
-    def light(colour: str) -> float:
+    def light(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         red, green, blue = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -536,7 +397,7 @@ def ratio(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_colours_are_told_apart() -> None:
+def test_colours_are_told_apart():
     style = (PAGE / "page.css").read_text()
     found = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]  # fmt: skip
     assert len(found) == 2 and set(found[0]) == set(found[1])
@@ -551,7 +412,7 @@ def test_colours_are_told_apart() -> None:
     assert ratio("#000000", "#ffffff") == pytest.approx(21)
 
 
-def test_the_page_is_plain() -> None:
+def test_the_page_is_plain():
     """No script or style in the markup, nothing of another host, and no text that is read as markup."""
     index = (PAGE / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", index)

@@ -1,22 +1,28 @@
-"""A service gives the answer to the same question once more, for nothing; and to no other question."""
+"""A query that is repeated, or a request that is sent again, gets the answer that was paid; no other one does."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.budget.ledger import PriorAnswer, journal, ledger_databases
+from sfumato.client import RemoteRelease
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, QueryError
+from sfumato.service import query_service
 from sfumato.service.analyst_catalog import AnalystsCatalog
 from sfumato.service.answer_formats import ARROW, CSV, JSON, unpacked
 from sfumato.service.query_service import QueryRequest, QueryService
 from sfumato.service.server import LedgerBudgets
+from tests.support.service import QUERY, LocalClient, LocalService
 
 pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each other, or what they cost")
 
@@ -24,12 +30,16 @@ ROWS = "id,town,v\n" + "".join(f"{i % 60},{'Ulm' if i % 2 else 'Bonn'},{i % 9}\n
 CATALOG = '[tables.visits]\nsource = "visits.csv"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 3\n'
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) town, COUNT(*) AS n FROM visits GROUP BY town"
 MEAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, auto_bounds = TRUE) AVG(v) AS m FROM visits WHERE v >= 0"
+LARGEST = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) APPROX_TOP_COUNT(town, 1) FROM visits"
+DIAGNOSED = ASK.replace("1e-6)", "1e-6, diagnostics = 0.1)")
+JOINED = f"SELECT a.n - b.n AS d FROM ({ASK}) AS a JOIN ({ASK}) AS b USING (town)"
+TEXTS = {"groups": ASK, "bounds found": MEAN, "largest": LARGEST, "diagnosed": DIAGNOSED, "two": JOINED}
 
 
-class Service:
-    """A desk on a file, its ledger, and what analysts do there."""
+class Shop:
+    """A query service on a file, its ledger, and its analysts."""
 
-    def __init__(self, folder: Path, catalog: str = CATALOG, dataset: str = "shop") -> None:
+    def __init__(self, folder, catalog=CATALOG, dataset="shop"):
         (folder / "visits.csv").write_text(ROWS)
         (folder / "catalog.toml").write_text(catalog)
         self.folder, self.ledger = folder, sf.Ledger(folder / "budget.db")
@@ -39,433 +49,421 @@ class Service:
             self.ledger.create(dataset, epsilon=100, delta="1e-3", period="month")
             for analyst in ("ann", "bob"):
                 self.ledger.grant(dataset, analyst, epsilon=50, period="month")
-        tables = AnalystsCatalog.of(sf.catalog(folder / "catalog.toml"))
-        self.desk = QueryService(tables, LedgerBudgets(self.ledger, dataset), {"threads": 1})
+        self.budgets = LedgerBudgets(self.ledger, dataset)
+        self.desk = self.desk_of(sf.catalog(folder / "catalog.toml"))
 
-    def asks(self, text: str = ASK, analyst: str = "ann", media: str = JSON, **given: Any) -> Any:
-        return self.desk.answer(QueryRequest("release", analyst, text=text, media=media, **given))
+    def desk_of(self, catalog):
+        return QueryService(AnalystsCatalog.of(catalog), self.budgets, {"threads": 1})
+
+    def asks(self, text=ASK, analyst="ann", media=JSON, desk=None, **given):
+        job = QueryRequest("release", analyst, text=text, media=media, **given)
+        return (desk or self.desk).answer(job)
+
+    def repeats(self, *args, **given):
+        """Return the entry whose answer is given once more; None where it is new."""
+        done = self.asks(*args, **given)
+        assert done.status == 200, done.body
+        return json.loads(done.body)["repeats"]
+
+    def told(self, text=ASK, analyst="ann", **given):
+        """Return the entry that a repeat would give, as the cost of a query says before."""
+        done = self.desk.answer(QueryRequest("ask", analyst, text=text, **given))
+        assert done.status == 200, done.body
+        return json.loads(done.body)["repeats"]
+
+    def lines(self, *kinds):
+        return [line for line in self.ledger.journal.lines() if not kinds or line.kind in kinds]
 
     @property
-    def paid(self) -> int:
+    def paid(self):
         return sum(entry.kind == "spend" for entry in self.ledger.history())
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Service:
-    made = Service(tmp_path)
+def shop(tmp_path):
+    made = Shop(tmp_path)
     made.ledger.journal.declare("shop", "2026-11")
     return made
 
 
-def but_for(body: bytes) -> tuple[Any, Any]:
-    """Return an answer in JSON without what says whether it is given once more, and that."""
-    told = json.loads(body)
-    return told.pop("repeats"), told
+def failing(*_, **__):
+    raise EngineError("the rows cannot be read")
 
 
-LARGEST = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) APPROX_TOP_COUNT(town, 1) FROM visits"
+def but_for(body):
+    """Return an answer in JSON without the entry that it repeats, and that."""
+    answer = json.loads(body)
+    return answer.pop("repeats"), answer
 
 
-DIAGNOSED = ASK.replace("1e-6)", "1e-6, diagnostics = 0.1)")
-TEXTS = [
-    ASK,
-    MEAN,
-    LARGEST,
-    DIAGNOSED,
-    f"SELECT n + 1 AS more FROM ({ASK})",
-    f"SELECT a.n - b.n AS d FROM ({ASK}) AS a JOIN ({ASK}) AS b USING (town)",
-]
+LONG = pytest.mark.long
 
 
-@pytest.mark.noise_cannot_matter("numbers are not compared")
-def test_diagnostics_come_with_the_shift_of_each_output(service):
-    answer = json.loads(service.asks(DIAGNOSED).body)
-    assert answer["diagnostics"]
-    (shift,) = answer["shifts"]
-    assert (shift["output"], shift["relative"], shift["of"]) == ("n", True, "value")
-    assert shift["half_width"] is None or shift["half_width"] > 0
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_service_pays_what_is_paid_beside_the_rows(service, text):
-    assert service.asks(text).status == 200
-    tables = sf.catalog(service.folder / "catalog.toml")
-    sf.sql(text, catalog=tables, budget=service.ledger.budget("shop", "bob"))
-    (here,), (beside,) = (service.ledger.budget("shop", name).history for name in ("ann", "bob"))
-    assert (here.epsilon, here.delta, here.loss, here.what) == (
-        beside.epsilon,
-        beside.delta,
-        beside.loss,
-        beside.what,
-    )
-    one, other = [line for line in service.ledger.journal.lines() if line.kind == "asked"]
-    assert one.detail.get("plan") == other.detail.get("plan")
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_same_question_is_answered_once_more_byte_for_byte_for_nothing(service, text):
-    first = service.asks(text)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=LONG if one in ("diagnosed", "two", "largest") else ()) for one in TEXTS]
+)
+def test_a_repeat_is_the_same_byte_for_byte_and_free_and_the_first_is_paid_as_beside_the_rows(shop, name):
+    text = TEXTS[name]
+    assert shop.told(text) is None
+    first = shop.asks(text)
     assert first.status == 200, first.body
-    remaining = service.ledger.budget("shop", "ann").remaining
-    again = service.asks(text)
+    remaining, lines = shop.ledger.budget("shop", "ann").remaining, len(shop.lines())
+    entry = shop.ledger.history()[-1].number
+    assert shop.told(text) == entry and len(shop.lines()) == lines
+    again = shop.asks(text)
     (was, answer), (says, same) = but_for(first.body), but_for(again.body)
-    assert (was, says) == (None, service.ledger.history()[-1].number) and answer == same
-    assert list(answer) == list(same) and json.dumps(answer) == json.dumps(same)
-    assert again.headers == {"sfumato-repeats": str(says)} and not first.headers
-    assert service.paid == 1 and service.ledger.budget("shop", "ann").remaining == remaining
-    receipt = sf.Receipt.of_dict(same["receipt"])
-    assert receipt.ledger[0]["entry"] == says and again.log == {"repeats": says}
-    kinds = [line.kind for line in service.ledger.journal.lines()]
+    assert (was, says) == (None, entry) and json.dumps(answer) == json.dumps(same)
+    assert (
+        again.headers == {"sfumato-repeats": str(says)}
+        and not first.headers
+        and again.log == {"repeats": says}
+    )
+    assert shop.paid == 1 and shop.ledger.budget("shop", "ann").remaining == remaining
+    assert sf.Receipt.of_dict(same["receipt"]).ledger[0]["entry"] == says
+    kinds = [line.kind for line in shop.lines()]
     assert kinds == ["cap", "cap", "cap", "data", "asked", "answered", "repeated"]
-    assert service.ledger.journal.verify().ok
+    sf.sql(text, catalog=sf.catalog(shop.folder / "catalog.toml"), budget=shop.ledger.budget("shop", "bob"))
+    (here,), (beside,) = (shop.ledger.budget("shop", analyst).history for analyst in ("ann", "bob"))
+    for part in ("epsilon", "delta", "loss", "what"):
+        assert getattr(here, part) == getattr(beside, part)
+    one, other = shop.lines("asked")
+    assert one.detail.get("plan") == other.detail.get("plan") and shop.ledger.journal.verify().ok
+    if name == "diagnosed":
+        (shift,) = answer["shifts"]
+        assert answer["diagnostics"] and (shift["output"], shift["of"]) == ("n", "value")
 
 
-@pytest.mark.parametrize("first", [JSON, ARROW, CSV])
-def test_it_is_the_same_in_every_form(service, first):
-    told = {first: service.asks(media=first).body}
-    told |= {media: service.asks(media=media).body for media in (JSON, ARROW, CSV) if media != first}
-    for media, body in told.items():
-        again = service.asks(media=media).body
-        assert again == body or media == first != CSV  # as the first says that it is new
-    assert service.paid == 1
+def test_it_is_the_same_in_every_format(shop):
+    told = {media: shop.asks(media=media).body for media in (JSON, ARROW, CSV)}
+    assert (
+        shop.paid == 1
+        and shop.asks(media=CSV).body == told[CSV]
+        and shop.asks(media=ARROW).body == told[ARROW]
+    )
     made = unpacked(told[ARROW])
     rows = json.loads(told[JSON])["rows"]
     assert rows == [list(row.values()) for row in made.table.to_pylist()]
     assert [line.split(",")[1] for line in told[CSV].decode().splitlines()[1:]] == [str(n) for _, n in rows]
     assert sf.Receipt.of_dict(dict(made.about["receipt"])).verify(made.table).ok
+    assert RemoteRelease(told[ARROW]).repeats == 4
 
 
-OTHERS: dict[str, Any] = {
+OTHERS = {
     "another analyst": {"analyst": "bob"},
     "another epsilon": {"text": ASK.replace("epsilon = 1,", "epsilon = 1.5,")},
-    "an epsilon that is a float": {"text": ASK.replace("1e-6", "1e-7")},
+    "another delta": {"text": ASK.replace("1e-6", "1e-7")},
     "another limit": {"text": ASK.replace("1e-6)", "1e-6, max_groups_contributed = 1)")},
     "another confidence": {"confidence": 0.9},
-    "bars of all together": {"simultaneous": True},
+    "error bars of all together": {"simultaneous": True},
     "another name": {"text": ASK.replace("AS n", "AS m")},
+    "another statistic": {"text": ASK.replace("COUNT(*)", "COUNT(DISTINCT id)")},
     "another condition": {"text": ASK.replace(" GROUP", " WHERE v > 1 GROUP")},
-    "something around it": {"text": f"SELECT * FROM ({ASK}) WHERE n > -5"},
+    "SQL around it": {"text": f"SELECT * FROM ({ASK}) WHERE n > -5"},
     "other noise": {"text": ASK.replace("1e-6)", "1e-6, noise = 'gaussian')")},
 }  # fmt: skip
+SAME = (
+    ASK.replace("town,", "  TOWN  AS town, /* so */").replace("GROUP BY town", "group by TOWN"),
+    ASK.replace("epsilon = 1, delta = 1e-6", "delta = 1e-6, epsilon = 1.0"),
+    ASK.replace("FROM visits", "FROM visits AS w"),
+)
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_question_is_paid(service, other):
-    service.asks()
-    done = service.asks(**OTHERS[other])
-    assert done.status == 200, done.body
-    assert json.loads(done.body)["repeats"] is None and service.paid == 2
+def test_another_query_is_paid_and_one_of_the_same_meaning_is_not(shop):
+    shop.asks()
+    for same in SAME:
+        assert shop.repeats(same) == 4
+    assert shop.paid == 1
+    for number, (name, other) in enumerate(OTHERS.items(), 2):
+        assert number > 4 or shop.told(**other) is None, name
+        assert shop.repeats(**other) is None and shop.paid == number, name
+    # What finds its bounds is known by its text; its stand-ins are no bounds that somebody asked for.
+    assert shop.repeats(MEAN) is None and shop.repeats(f"{MEAN} ") is None
+    given = MEAN.replace(", auto_bounds = TRUE", "")
+    assert shop.repeats(given.replace("AVG(v)", "AVG(v, contribution_bounds_per_row => (0, 1))")) is None
 
 
-SAME = {
-    "spaces, case, a comment": ASK.replace("town,", "  TOWN  AS town, /* so */").replace("GROUP BY town", "group by TOWN"),
-    "options in another order": ASK.replace("epsilon = 1, delta = 1e-6", "delta = 1e-6, epsilon = 1.0"),
-    "an alias": ASK.replace("FROM visits", "FROM visits AS w").replace("COUNT(*)", "COUNT(*)"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("same", SAME)
-def test_what_means_the_same_is_the_same_question(service, same):
-    first = service.asks()
-    again = service.asks(SAME[same])
-    assert again.status == 200, again.body
-    assert but_for(again.body)[1] == but_for(first.body)[1] and service.paid == 1
-
-
-def test_what_finds_its_bounds_is_known_by_its_text(service):
-    service.asks(MEAN)
-    assert json.loads(service.asks(f"{MEAN} ").body)["repeats"] is None and service.paid == 2
-    # The stand-ins of what is to be found are no bounds that somebody asked for.
-    given = MEAN.replace(", auto_bounds = TRUE", "").replace(
-        "AVG(v)", "AVG(v, contribution_bounds_per_row => (0, 1))"
-    )
-    assert json.loads(service.asks(given).body)["repeats"] is None and service.paid == 3
-
-
-def test_without_a_version_of_the_data_nothing_is_given_once_more(tmp_path):
-    service = Service(tmp_path)
-    for _ in range(2):
-        assert json.loads(service.asks().body)["repeats"] is None
-    assert service.paid == 2
-    # Nor what was answered before there was one.
-    service.ledger.journal.declare("shop", "1")
-    assert json.loads(service.asks().body)["repeats"] is None
-
-
-def test_another_version_is_other_data(service):
-    service.asks()
-    service.ledger.journal.declare("shop", "2026-12")
-    assert json.loads(service.asks().body)["repeats"] is None
-    assert json.loads(service.asks().body)["repeats"] is not None
-    service.ledger.journal.declare("shop", "2026-11")  # should the old data be back
-    assert json.loads(service.asks().body)["repeats"] is not None and service.paid == 2
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("max_rows = 3", "max_rows = 2"), ('"visits.csv"', '"other.csv"'), ("max_groups = 2", 'max_groups = 2\ntypes = {v = "DOUBLE"}')],
-)  # fmt: skip
-def test_other_declarations_are_other_tables(service, old, new):
-    service.asks()
-    (service.folder / "other.csv").write_text(ROWS)
-    other = Service(service.folder, CATALOG.replace(old, new))
-    assert json.loads(other.asks().body)["repeats"] is None and other.paid == 2
-
-
-def test_another_dataset_of_the_same_ledger_is_other_data(service):
-    service.asks()
-    other = Service(service.folder, dataset="school")
+def test_other_data_is_another_query(shop, tmp_path_factory, monkeypatch):
+    shop.asks()
+    (shop.folder / "other.csv").write_text(ROWS)
+    for old, new in (
+        ("max_rows = 3", "max_rows = 2"),
+        ('"visits.csv"', '"other.csv"'),
+        ("max_groups = 2", 'max_groups = 2\ntypes = {v = "DOUBLE"}'),
+    ):
+        assert Shop(shop.folder, CATALOG.replace(old, new)).repeats() is None, new
+    # Another version of the data; the old one may come back.
+    shop = Shop(shop.folder)
+    for version, repeats in (("2026-12", None), ("2026-12", 8), ("2026-11", 4)):
+        shop.ledger.journal.declare("shop", version)
+        assert shop.repeats() == repeats
+    # Another dataset of the same ledger, the same name in another folder, and tables without an address.
+    other = Shop(shop.folder, dataset="school")
     other.ledger.journal.declare("school", "2026-11")
-    assert json.loads(other.asks().body)["repeats"] is None and other.paid == 2
-
-
-def test_tables_without_an_address_are_not_known_again(service):
+    assert other.repeats() is None
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "visits.csv").write_text(ROWS)
+    (elsewhere / "catalog.toml").write_text(CATALOG)
+    for folder in (shop.folder, elsewhere):
+        monkeypatch.chdir(folder)
+        found = shop.repeats(desk=shop.desk_of(sf.catalog("catalog.toml")))
+    assert found is None
     rows = pa.table({"id": [1, 2], "town": ["Ulm", "Bonn"]})
-    tables = sf.catalog(
-        {"tables": {"visits": {"source": rows, "privacy_unit": "id", "max_groups": 1, "max_rows": 1}}}
-    )
-    desk = QueryService(AnalystsCatalog.of(tables), service.desk.budgets, {})
-    for _ in range(2):
-        assert json.loads(desk.answer(QueryRequest("release", "ann", text=ASK)).body)["repeats"] is None
-    assert service.paid == 2
+    table = {"source": rows, "privacy_unit": "id", "max_groups": 1, "max_rows": 1}
+    memory = shop.desk_of(sf.catalog({"tables": {"visits": table}}))
+    assert [shop.repeats(desk=memory) for _ in range(2)] == [None, None]
 
 
-def test_what_the_owner_publishes_is_for_everybody(service):
-    first = service.asks()
-    entry = service.ledger.history()[-1].number
-    service.ledger.journal.publish(entry)
-    says, answer = but_for(service.asks(analyst="bob").body)
-    assert (says, answer) == (entry, but_for(first.body)[1]) and service.paid == 1
-    assert service.asks(analyst="eve").status == 402  # who is granted nothing
-    assert [line.analyst for line in service.ledger.journal.lines() if line.kind == "repeated"] == ["bob"]
+def test_without_a_version_of_the_data_nothing_is_repeated(tmp_path):
+    shop = Shop(tmp_path)
+    assert [shop.repeats() for _ in range(2)] == [None, None]
+    shop.ledger.journal.declare("shop", "1")  # nor what was answered before there was one
+    assert shop.repeats() is None and shop.paid == 3
 
 
-def test_an_answer_of_a_period_that_is_over_is_given_still(service, monkeypatch):
-    from datetime import datetime
+def test_a_published_answer_is_for_every_analyst(shop):
+    first = shop.asks()
+    entry = shop.ledger.history()[-1].number
+    shop.ledger.journal.publish(entry)
+    assert shop.told(analyst="bob") == entry
+    assert but_for(shop.asks(analyst="bob").body) == (entry, but_for(first.body)[1]) and shop.paid == 1
+    assert shop.asks(analyst="eve").status == 402  # who is granted nothing
+    assert [line.analyst for line in shop.lines("repeated")] == ["bob"]
 
-    first = service.asks()
-    monkeypatch.setattr(
-        ledger_databases, "_clock", lambda: datetime.fromisoformat("2030-01-01T12:00:00+00:00")
-    )
-    assert but_for(service.asks().body)[1] == but_for(first.body)[1]
-    assert service.ledger.budget("shop", "ann").spent == (0.0, 0.0) and service.paid == 1
+
+def test_an_answer_of_an_earlier_period_is_still_given(shop, monkeypatch):
+    first, later = shop.asks(), datetime.fromisoformat("2030-01-01T12:00:00+00:00")
+    monkeypatch.setattr(ledger_databases, "_clock", lambda: later)
+    assert but_for(shop.asks().body)[1] == but_for(first.body)[1]
+    assert shop.ledger.budget("shop", "ann").spent == (0.0, 0.0) and shop.paid == 1
 
 
-def test_what_failed_is_no_answer(service, monkeypatch):
-    def failing(*_: object, **__: object) -> None:
-        raise EngineError("the rows cannot be read")
-
+def test_what_failed_is_no_answer_and_looks_in_the_history_as_what_was_answered(shop, monkeypatch):
+    """It failed perhaps by somebody's rows: its analyst is not told."""
     with monkeypatch.context() as now:
         now.setattr(DuckDBEngine, "statistics", failing)
-        assert service.asks().status == 503
-    assert json.loads(service.asks().body)["repeats"] is None and service.paid == 2
-    assert [line.kind for line in service.ledger.journal.lines()][4:] == [
-        "asked",
-        "failed",
-        "asked",
-        "answered",
-    ]
-    assert service.ledger.journal.lines()[5].detail["error"] == "EngineError"
-
-
-def test_an_analyst_is_not_told_what_came_of_a_question(service, monkeypatch):
-    """What failed, perhaps by somebody's rows, looks in the history as what was answered does."""
-
-    def failing(*_: object, **__: object) -> None:
-        raise EngineError("the rows cannot be read")
-
-    service.asks()
-    with monkeypatch.context() as now:
-        now.setattr(DuckDBEngine, "statistics", failing)
-        assert service.asks(confidence=0.9).status == 503
-    told = json.loads(service.desk.answer(QueryRequest("history", "ann")).body)["history"]
-    answered, failed = ({name: one[name] for name in one if name not in ("at", "entry")} for one in told)
+        assert shop.asks().status == 503
+    assert shop.repeats() is None and shop.paid == 2
+    assert [line.kind for line in shop.lines()][4:] == ["asked", "failed", "asked", "answered"]
+    told = json.loads(shop.desk.answer(QueryRequest("history", "ann")).body)["history"]
+    failed, answered = ({name: one[name] for name in one if name not in ("at", "entry")} for one in told)
     assert answered == failed and set(told[0]) == {"what", "epsilon", "delta", "at", "analyst", "entry"}
 
 
-def test_a_question_that_is_refused_is_written_down_with_why(service):
-    for text in (
-        "SELECT id FROM visits",
-        ASK.replace("epsilon = 1,", "epsilon = 99,"),
-        ASK.replace("town", "twon"),
-    ):
-        assert service.asks(text).status in (400, 402, 403)
-    refused = [line for line in service.ledger.journal.lines() if line.kind == "refused"]
-    assert [line.detail["why"] for line in refused] == ["SqlError", "BudgetError", "ColumnError"]
-    assert (
-        refused[0].detail["text"] == "SELECT id FROM visits"
-        and refused[1].detail["plan"]["asks"] == "statistics"
-    )
-    assert service.paid == 0 and service.ledger.journal.verify().ok
-
-
-def asking(service: Service, text: str = ASK, analyst: str = "ann", **given: Any) -> Any:
-    """Return what is told of a question before it is asked."""
-    told = service.desk.answer(QueryRequest("ask", analyst, text=text, **given))
-    assert told.status == 200, told.body
-    return json.loads(told.body)["repeats"]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_that_a_question_would_be_free_is_said_before_it_is_asked(service, text):
-    assert asking(service, text) is None
-    service.asks(text)
-    lines = len(service.ledger.journal.lines())
-    assert asking(service, text) == service.ledger.history()[-1].number
-    assert len(service.ledger.journal.lines()) == lines and service.paid == 1  # it is given to nobody
-    assert json.loads(service.asks(text).body)["repeats"] == asking(service, text)
-
-
-def test_it_is_said_of_the_same_question_alone(service):
-    service.asks()
-    for other in ({"analyst": "bob"}, {"confidence": 0.9}, {"text": ASK.replace("1,", "1.5,")}):
-        assert asking(service, **other) is None
-    service.ledger.journal.publish(4)
-    assert asking(service, analyst="bob") == 4
-    service.ledger.journal.declare("shop", "2026-12")
-    assert asking(service) is None
-
-
-INADMISSIBLE = {
-    "an epsilon beyond all": ("ann", ASK.replace("epsilon = 1,", "epsilon = 1e300,")),
-    "a small one": ("ann", MEAN.replace("epsilon = 1,", "epsilon = 1e-300,")),
-    "epsilon 0": ("ann", ASK.replace("epsilon = 1,", "epsilon = 0,")),
-    "more than is left, of what looks first": ("ann", MEAN.replace("epsilon = 1,", "epsilon = 60,")),
-    "before anything is granted": ("eve", ASK),
-    "by whom no budget can name": (" eve\n", ASK),
+REFUSED = {
+    "no private SELECT": ("ann", "SELECT id FROM visits", "SqlError"),
+    "a column that is not there": ("ann", ASK.replace("town", "twon"), "ColumnError"),
+    "more than the cap": ("ann", ASK.replace("epsilon = 1,", "epsilon = 99,"), "BudgetError"),
+    "an epsilon beyond all": ("ann", ASK.replace("epsilon = 1,", "epsilon = 1e300,"), "BudgetError"),
+    "a small one": ("ann", MEAN.replace("epsilon = 1,", "epsilon = 1e-300,"), None),
+    "epsilon 0": ("ann", ASK.replace("epsilon = 1,", "epsilon = 0,"), None),
+    "more than is left, to find bounds": (
+        "ann",
+        MEAN.replace("epsilon = 1,", "epsilon = 60,"),
+        "BudgetError",
+    ),
+    "before anything is granted": ("eve", ASK, "BudgetError"),
+    "by whom no budget can name": (" eve\n", ASK, None),
 }
 
 
-@pytest.mark.parametrize("why", INADMISSIBLE)
-def test_every_refusal_is_written_once(service, why):
-    analyst, text = INADMISSIBLE[why]
-    done = service.asks(text, analyst)
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_refusal_charges_nothing_and_is_in_the_journal_once(shop, why):
+    analyst, text, kind = REFUSED[why]
+    done = shop.asks(text, analyst)
     assert done.status in (400, 402), done.body
-    (line,) = [line for line in service.ledger.journal.lines() if line.kind == "refused"]
+    (line,) = shop.lines("refused")
     assert line.analyst == analyst and line.detail["why"] == json.loads(done.body)["error"]["kind"]
-    assert service.paid == 0 and service.ledger.journal.verify().ok
+    assert kind in (None, line.detail["why"]) and shop.paid == 0 and shop.ledger.journal.verify().ok
 
 
-def test_an_answer_that_came_while_the_data_was_exchanged_is_not_kept(service, monkeypatch):
+def test_an_answer_that_came_while_the_data_was_exchanged_is_not_kept(shop, monkeypatch):
     statistics = DuckDBEngine.statistics
 
-    def meanwhile(self: Any, *given: Any, **more: Any) -> Any:
-        service.ledger.journal.declare("shop", "2026-12")
+    def meanwhile(self, *given, **more):
+        shop.ledger.journal.declare("shop", "2026-12")
         return statistics(self, *given, **more)
 
     with monkeypatch.context() as now:
         now.setattr(DuckDBEngine, "statistics", meanwhile)
-        assert service.asks().status == 200
-    assert asking(service) is None
-    service.ledger.journal.declare("shop", "2026-11")
-    assert asking(service) is None and service.ledger.journal.verify().ok
+        assert shop.asks().status == 200
+    assert shop.told() is None
+    shop.ledger.journal.declare("shop", "2026-11")
+    assert shop.told() is None and shop.ledger.journal.verify().ok
 
 
-def test_the_same_name_in_another_folder_is_another_table(service, tmp_path_factory, monkeypatch):
-    found = []
-    for folder in (service.folder, tmp_path_factory.mktemp("elsewhere")):
-        monkeypatch.chdir(folder)
-        Path("visits.csv").write_text(ROWS)
-        Path("catalog.toml").write_text(CATALOG)
-        desk = QueryService(
-            AnalystsCatalog.of(sf.catalog("catalog.toml")), service.desk.budgets, {"threads": 1}
-        )
-        found.append(json.loads(desk.answer(QueryRequest("release", "ann", text=ASK)).body)["repeats"])
-    assert found == [None, None] and service.paid == 2
-
-
-def test_two_processes_that_ask_at_once_pay_twice_and_one_answer_is_given_on(service, monkeypatch):
+def test_two_processes_that_ask_at_once_pay_twice_and_the_first_answer_is_given_on(shop, monkeypatch):
     again = journal.Journal._repeat_answer
     with monkeypatch.context() as now:
         now.setattr(journal.Journal, "_repeat_answer", lambda self, *given: PriorAnswer(again(self, *given).question, data="2026-11"))  # fmt: skip
-        first, second = service.asks(), service.asks()
-    assert but_for(first.body)[1] != but_for(second.body)[1] and service.paid == 2
-    for _ in range(2):
-        assert but_for(service.asks().body) == (4, but_for(first.body)[1])
+        first, second = shop.asks(), shop.asks()
+    assert but_for(first.body)[1] != but_for(second.body)[1] and shop.paid == 2
+    assert but_for(shop.asks().body) == (4, but_for(first.body)[1])
 
 
-def test_it_is_said_over_http_and_far_away(service):
-    from starlette.testclient import TestClient
-
-    from sfumato.client import RemoteRelease, connect
-    from sfumato.service.access_tokens import Tokens
-    from sfumato.service.http_app import Limits
-    from sfumato.service.http_app import Service as App
-    from sfumato.service.server import PAGE
-    from sfumato.service.worker_processes import Inline
-
-    tokens = Tokens(service.folder / "tokens.db")
-    headers = {"authorization": f"Bearer {tokens.create('ann', role='analyst')}"}
-    http = TestClient(App(Inline(lambda: service.desk), tokens, Limits(), PAGE), base_url="http://service")
-    said = []
-    for media in (ARROW, ARROW, CSV):
-        got = http.post("/v1/release", json={"sql": ASK}, headers={**headers, "accept": media})
-        assert got.status_code == 200
-        repeats = RemoteRelease(got.content).repeats if media == ARROW else None
-        said.append((repeats, got.headers.get("sfumato-repeats")))
-    assert said == [(None, None), (4, "4"), (None, "4")] and service.paid == 1
-    told = http.post("/v1/ask", json={"sql": ASK, "units": []}, headers=headers).json()
-    schema = http.get("/openapi.json").json()["paths"]["/v1/ask"]["post"]["responses"]["200"]["content"]
-    far = connect("http://service", tokens.create("ann", role="analyst"))
-    far._request = lambda way, path, body, accept: http.request(way, path, json=body, headers=headers).content
-    assert far.ask(ASK, units=[]).repeats == 4 and far.ask(ASK, units=[], confidence=0.5).repeats is None
-    assert told["repeats"] == 4 and set(schema[JSON]["schema"]["required"]) <= set(told)
-
-
-def test_made_up_rows_are_in_no_journal(service):
-    (service.folder / "catalog.toml").write_text(
-        CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
-    )
-    desk = QueryService(
-        AnalystsCatalog.of(sf.catalog(service.folder / "catalog.toml")), service.desk.budgets, {}
-    )
-    outcome = desk.answer(QueryRequest("release", "ann", text=ASK, dummy=True))
-    assert json.loads(outcome.body)["repeats"] is None and len(service.ledger.journal.lines()) == 4
-
-
-def test_a_long_answer_is_not_kept_and_paid_again(service, monkeypatch):
+def test_dummy_rows_are_in_no_journal_and_a_long_answer_is_not_kept(shop, monkeypatch):
+    typed = CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
+    assert Shop(shop.folder, typed).repeats(dummy=True) is None and len(shop.lines()) == 4
     monkeypatch.setattr(journal, "MOST_KEPT", 10)
-    for _ in range(2):
-        assert json.loads(service.asks().body)["repeats"] is None
-    assert service.paid == 2 and service.ledger.journal.verify().ok
+    assert [shop.repeats() for _ in range(2)] == [None, None]
+    assert shop.paid == 2 and shop.ledger.journal.verify().ok
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE sfumato_answers SET body = x'00'", "DELETE FROM sfumato_answers",
+def test_an_answer_that_was_changed_by_hand_is_not_given(shop):
+    shop.asks(key=KEY)
+    for statement in (
+        "UPDATE sfumato_answers SET body = x'00'",
+        "DELETE FROM sfumato_answers",
         "UPDATE sfumato_journal SET content = replace(content, '\"kind\"', '\"x\":1,\"kind\"') WHERE kind = 'answered'",
-    ],
-)  # fmt: skip
-def test_an_answer_that_was_changed_is_not_given(service, statement):
-    import sqlite3
-    from contextlib import closing
-
-    service.asks()
-    with closing(sqlite3.connect(service.folder / "budget.db")) as connection:
-        connection.execute(statement)
-        connection.commit()
-    done = service.asks()
-    assert done.status == 503 and "changed by hand" in done.log["why"] and service.paid == 1
-    assert not service.ledger.journal.verify().ok
+    ):
+        kept = (shop.folder / "budget.db").read_bytes()
+        with closing(sqlite3.connect(shop.folder / "budget.db")) as changed, changed:
+            changed.execute(statement)
+        done = shop.asks()
+        assert done.status == 503 and "changed by hand" in done.log["why"], statement
+        assert shop.asks(key=KEY).status in (409, 503) and shop.paid == 1
+        assert not shop.ledger.journal.verify().ok
+        (shop.folder / "budget.db").write_bytes(kept)
 
 
-@pytest.mark.parametrize("planted", ["bars", "tables", "asks"])
-def test_a_question_that_is_known_by_less_would_be_found(service, monkeypatch, planted):
-    """The planted defects: an answer is given where the confidence, the tables or the question are others."""
-    again = journal.Journal._repeat_answer
-    monkeypatch.setattr(
-        journal.Journal,
-        "_repeat_answer",
-        lambda self, d, a, asked: again(self, d, a, {**asked, planted: None}),
-    )
-    service.asks()
-    (service.folder / "other.csv").write_text(ROWS)
-    found = {
-        "bars": lambda: service.asks(confidence=0.9),
-        "tables": lambda: Service(service.folder, CATALOG.replace("visits.csv", "other.csv")).asks(),
-        "asks": lambda: service.asks(ASK.replace("COUNT(*)", "COUNT(DISTINCT id)")),
-    }[planted]()
-    assert json.loads(found.body)["repeats"] is not None
-    monkeypatch.undo()
-    assert json.loads(service.asks(confidence=0.8).body)["repeats"] is None
+# Answers that were lost on the way: known by the key of their request, and by the history.
+
+KEY = "0123456789abcdef"
+
+
+def sends(service, key=KEY, name="ann", accept="*/*", **body):
+    headers = {"accept": accept} | ({} if key is None else {"idempotency-key": key})
+    return service.send("/v1/release", json.dumps({"sql": QUERY} | body).encode(), name, **headers)
+
+
+def numbers(answer):
+    assert answer.status_code == 200, answer.text
+    return answer.json()["rows"]
+
+
+def test_the_same_request_with_the_same_key_is_paid_once(paying):
+    for sql in (QUERY, MEAN.replace("v >= 0", "v >= 1")):
+        first, spent = sends(paying, sql=sql, key=KEY + sql[-1]), paying.spent()
+        again = [sends(paying, sql=sql, key=KEY + sql[-1]) for _ in range(2)]
+        assert paying.spent() == spent and all(numbers(one) == numbers(first) for one in again)
+        assert first.json()["repeats"] is None
+        assert again[0].json()["repeats"] == paying.get("/v1/history").json()["history"][-1]["entry"]
+        assert sends(paying, sql=sql, key=KEY + sql[-1], accept="text/csv").status_code == 200
+    assert paying.spent() == pytest.approx(2.0) and paying.ledger.journal.verify().ok
+
+
+def test_other_keys_queries_and_analysts_pay_for_themselves(paying):
+    sends(paying)
+    for number, other in enumerate(
+        (
+            {"key": KEY + "x"},
+            {"sql": QUERY.replace("AS n", "AS m")},
+            {"key": None},
+            {"key": None},
+            {"confidence": 0.5},
+        ),
+        2,
+    ):
+        assert sends(paying, **other).json()["repeats"] is None and paying.spent() == number, other
+    sends(paying, name="bob")
+    assert paying.spent("bob") == 1.0
+    dear = {"sql": QUERY.replace("epsilon = 1", "epsilon = 50"), "key": KEY + "dear"}
+    assert [sends(paying, **dear).status_code for _ in range(2)] == [402, 402]
+    for key in ("", "short", "x" * 129, "a b" * 10, "'; DROP TABLE" + "x" * 10):
+        answer = sends(paying, key)
+        assert answer.status_code == 400 and "idempotency-key" in answer.text
+    assert paying.spent() == 6
+
+
+def test_a_request_that_is_under_way_is_not_paid_twice(paying, monkeypatch):
+    """Also where both are planned before either is paid."""
+    planned, real = threading.Barrier(2, timeout=60), QueryService._asked
+
+    def together(desk, job):
+        found = real(desk, job)
+        planned.wait()
+        return found
+
+    monkeypatch.setattr(QueryService, "_asked", together)
+    other = QueryService(paying.catalog, paying.budgets, {"threads": 1})
+    job = QueryRequest("release", "ann", text=QUERY, key=KEY)
+    with ThreadPoolExecutor(2) as threads:
+        found = sorted(
+            threads.map(lambda desk: desk.answer(job), (paying.desk, other)), key=lambda one: one.status
+        )
+    assert [one.status for one in found] == [200, 409] and paying.spent() == 1.0
+    assert found[1].headers == {"retry-after": "1"}
+    monkeypatch.setattr(QueryService, "_asked", real)
+    assert json.loads(paying.desk.answer(job).body)["repeats"] and paying.spent() == 1.0
+
+
+def test_the_last_epsilon_is_spent_once(tmp_path):
+    """Of queries that are planned at once, and fit each alone, the ledger pays one."""
+    service = LocalService(tmp_path, 1, ledger=True)
+    planned, real = threading.Barrier(3, timeout=60), QueryService._asked
+
+    class Desk(QueryService):
+        def _asked(self, job):
+            found = real(self, job)
+            planned.wait()
+            return found
+
+    desks = [Desk(service.catalog, service.budgets, {"threads": 1}) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        jobs = [QueryRequest("release", "ann", text=QUERY) for _ in desks]
+        found = list(threads.map(lambda desk, job: desk.answer(job), desks, jobs))
+    assert sorted(one.status for one in found) == [200, 402, 402] and service.spent() == 1.0
+
+
+def test_a_request_that_was_stopped_is_named_and_not_paid_again(paying, monkeypatch):
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(query_service, "answer", dies)
+        with pytest.raises(KeyboardInterrupt):
+            paying.desk.answer(QueryRequest("release", "ann", text=QUERY, key=KEY))
+    assert paying.spent() == 1.0
+    answer = sends(paying)
+    assert answer.status_code == 409 and "has no answer yet" in answer.text and paying.spent() == 1.0
+    assert sends(paying, KEY + "2").status_code == 200 and paying.spent() == 2.0
+
+
+def test_an_answer_of_the_history_is_for_its_payer_alone(paying):
+    first = sends(paying, None)
+    (entry,) = paying.get("/v1/history").json()["history"]
+    again = paying.get(f"/v1/answers/{entry['entry']}")
+    assert numbers(again) == numbers(first) and again.json()["repeats"] == entry["entry"]
+    assert again.headers["sfumato-repeats"] == str(entry["entry"]) and paying.spent() == 1.0
+    for name in ("bob", "olga"):
+        refused = paying.get(f"/v1/answers/{entry['entry']}", name)
+        assert refused.status_code == 404 and "no answer of yours is kept" in refused.text
+    (seen,) = paying.get("/v1/history?everybody=true", "olga").json()["history"]
+    assert seen["entry"] == entry["entry"] and seen["analyst"] == "ann"
+    for wrong in ("0", "999999999999999", "1", "x", "-1", "1.5", "9" * 40, "%00"):
+        assert paying.get(f"/v1/answers/{wrong}").status_code == 404, wrong
+
+
+def test_a_client_sends_a_lost_request_again_and_pays_once(paying, monkeypatch):
+    lost = []
+
+    class Losing(LocalClient):
+        def _sent(self, method, path, *more):
+            found = super()._sent(method, path, *more)
+            if path == "/v1/release" and len(lost) < 2:
+                lost.append(more[-1])
+                raise ConnectionResetError("lost on the way")
+            return found
+
+    monkeypatch.setattr("sfumato.client.client._PAUSE", 0)
+    ann = Losing(paying)
+    answer = ann.sql(QUERY)
+    assert len(lost) == 2 and lost[0] == lost[1] and ann.spent.epsilon == 1.0
+    (paid,) = ann.history
+    assert answer.repeats == paid.entry and ann.answer(paid.entry).to_arrow() == answer.to_arrow()
+    with pytest.raises(QueryError, match="no answer of yours"):
+        ann.answer(10**6)
+    lost.clear()
+    monkeypatch.setattr("sfumato.client.client._SENT", 1)
+    with pytest.raises(EngineError, match="lost on the way"):
+        ann.sql(QUERY)
+    assert ann.answer(ann.history[-1].entry).to_arrow().num_rows == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .browser import Browser, Tab, program, running
+from tests.support.browser import Browser, Tab, program, running
 
 pytestmark = pytest.mark.long
 

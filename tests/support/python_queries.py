@@ -1,4 +1,4 @@
-"""Questions as Python asks them, of tables that are declared: the same beside the rows and from far away."""
+"""Queries in Python on declared tables: the same in the process of the rows and through a client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 import sfumato as sf
-
-from .asking import DECLARED
+from tests.support.service import DECLARED
 
 DAYS = pa.array([date(2024, 1, 1 + i % 28) for i in range(60)])
 TABLES: dict[str, Any] = DECLARED | {

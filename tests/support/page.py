@@ -1,4 +1,4 @@
-"""The page, served in a thread, and what a person does with it in a browser."""
+"""The page of a service in a browser: a service in a thread, and what a person does with its page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from sfumato.service.http_app import Limits, Service
 from sfumato.service.query_service import QueryService
 from sfumato.service.server import PAGE, Settings, opened_budgets, server
 from sfumato.service.worker_processes import Inline
-
-from .browser import Browser, Tab
+from tests.support.browser import Browser, Tab
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"

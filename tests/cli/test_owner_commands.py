@@ -1,0 +1,289 @@
+"""`sfumato check`, `analyze`, `advise` and `verify`: what they find in real files, and verdicts as exit codes."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sfumato as sf
+from sfumato.cli.options import ExitCode
+from sfumato.dialect.options_clause import Advised
+from sfumato.engines import question_check
+from sfumato.engines.sql import asking
+from sfumato.errors import SqlError
+from tests.support.commands import query, refused
+
+pytestmark = pytest.mark.noise_cannot_matter("costs, verdicts and files are looked at, no noisy number")
+
+CATALOG = """[tables.people]
+source = "visits.parquet"
+privacy_unit = "id"
+max_groups = 3
+max_rows = 1
+[tables.people.columns]
+visits = {lower = 0, upper = 6}
+year = {domain = [1984, 1985, 1986]}
+"""
+ASKED = query(
+    "year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 5)) AS mean",
+    options="epsilon = 1, delta = 1e-6, privacy_unit_column = id, max_rows_per_group = 1",
+)
+COUNT = query("year, COUNT(*) AS n")
+
+
+@pytest.fixture
+def catalog(visits):
+    path = Path("catalog.toml")
+    path.write_text(CATALOG)
+    Path("query.sql").write_text(ASKED)
+    return path
+
+
+# Check.
+
+
+def test_rows_are_checked(catalog, run):
+    done = run("check", "catalog.toml")
+    assert done.exit_code == ExitCode.DONE and done.stdout.startswith("NOT PRIVATE"), done.output
+    assert "people: private, 2,700 rows" in done.stdout
+    catalog.write_text(CATALOG.replace("upper = 6", "upper = 5.5"))
+    done = run("check", "catalog.toml")
+    assert done.exit_code == ExitCode.FAILED
+    assert "columns.visits: 384 rows outside 0 to 5.5" in done.stdout
+
+
+@pytest.mark.long
+def test_queries_are_checked(catalog, run, monkeypatch):
+    given = ("check", "query.sql", "--splits", "1", "--removed", "1")
+    done = run(*given)
+    assert done.exit_code == ExitCode.DONE and "split 1: " in done.stdout, done.output
+    assert "for 1 unit, one at a time, exact numbers move by at most 1 of" in done.stdout
+    monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
+    done = run(*given)
+    assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
+
+
+def test_what_cannot_be_checked(catalog, run):
+    Path("people.sql").write_text(ASKED.replace("'visits.parquet'", "people"))
+    for given, says in (
+        (("people.sql",), "--table people=PATH"),
+        (("catalog.toml", "--splits", "3"), "options are of a question"),
+        (("query.sql", "--splits", "0"), "splits is 0"),
+        (("none.sql",), "'none.sql' cannot be read"),
+        (("none.toml",), "'none.toml' cannot be read"),
+    ):
+        refused(run("check", *given), ExitCode.MISUSED, says)
+    catalog.write_text(CATALOG.replace("lower", "lowr"))
+    refused(run("check", "catalog.toml"), ExitCode.MISUSED, "did you mean lower?")
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=30, because="noise of scale below 1 against 900 people moves no mean by 0.003")
+def test_sql_on_a_catalog(catalog, run):
+    text = (
+        query("year, AVG(visits) AS mean", source="people", options="epsilon = 1000", groups=False)
+        + " GROUP BY 1"
+    )
+    done = run("sql", "-c", "catalog.toml", text)
+    assert done.exit_code == 0 and "1985   2.99" in done.stdout, done.output
+    assert "3 shown: all, as they are public" in done.stdout
+    refused(run("sql", "-c", "catalog.toml", text.replace("people", "peple")), 2, "did you mean 'people'?")
+    refused(run("sql", "-c", "none.toml", text), 1, "'none.toml' cannot be read")
+    catalog.write_text("tables = 3")
+    refused(run("sql", "-c", "catalog.toml", text), 2, "catalog.toml: tables is 3")
+
+
+# Analyze.
+
+
+@pytest.mark.long
+def test_limits_are_compared_on_the_rows_for_the_owner(catalog, run):
+    compared = ["--groups", "1,3", "--bounds", "mean=0:5,0:10", "-o", "groups.parquet", "--plot", "map.svg"]
+    done = run("analyze", "query.sql", "--not-private", *compared, columns=160)
+    assert done.exit_code == 0 and done.stdout.startswith("NOT PRIVATE"), done.output
+    found = pq.read_table("groups.parquet").to_pylist()
+    assert len(found) == 4 * 2 * 3 and found[0]["bias"] == pytest.approx(-600)
+    assert {row["exact"] for row in found if row["output"] == "n"} == {900}
+    assert "NOT PRIVATE" in Path("map.svg").read_text()
+
+
+def test_what_cannot_be_analyzed_or_is_not_asked_for(catalog, run):
+    refused(run("analyze", "query.sql", "--groups", "1,3"), 2, "add --not-private")
+    Path("two.sql").write_text(f"SELECT * FROM ({ASKED}) UNION ALL ({ASKED})")
+    Path("auto.sql").write_text(
+        ASKED.replace("epsilon = 1,", "epsilon = 1, auto_bounds = true,").replace(
+            ", contribution_bounds_per_row => (0, 5)", ""
+        )
+    )
+    for given, says in (
+        (("query.sql", "--groups", "1;2"), "whole numbers"),
+        (("query.sql", "--groups", "0"), "groups is 0"),
+        (("query.sql", "--bounds", "mean"), "NAME=LOW:HIGH"),
+        (("query.sql", "--bounds", "mean=0:5", "--bounds", "mean=0:6"), "given twice"),
+        (("query.sql", "--bounds", "mean=a:b"), "bounds of mean"),
+        (("query.sql", "--output", "visits.parquet"), "visits.parquet"),
+        (("query.sql", "--plot", "map.pdf"), "plot path"),
+        (("two.sql",), "2 private SELECTs"),
+        (("auto.sql",), "analyze: the bounds of mean"),
+    ):
+        refused(run("analyze", *given, "--not-private", columns=200), 2, says)
+
+
+# Advise.
+
+BY_YEAR = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY {} year, COUNT(*) AS n, AVG(visits) AS mean FROM visits GROUP BY year"
+)
+PEOPLE = "SELECT WITH DIFFERENTIAL_PRIVACY {} COUNT(DISTINCT id) AS people FROM visits"
+JOINED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY {} AVG(age) AS age FROM people JOIN visits USING (id) WHERE visits > 2"
+)
+LEFT = "OPTIONS (confidence = 0.95)"  # epsilon is what advice divides
+TEXTS = [text.format(LEFT) for text in (BY_YEAR, PEOPLE, JOINED)]
+
+
+@pytest.fixture
+def advised(visits):
+    pq.write_table(pa.table({"id": range(900), "age": [p % 90 for p in range(900)]}), "people.parquet")
+    Path("catalog.toml").write_text(
+        '[tables.visits]\nsource = "visits.parquet"\nprivacy_unit = "id"\n'
+        '[tables.people]\nsource = "people.parquet"\nprivacy_unit = "id"\ncolumns = {age = {lower = 0, upper = 120}}\n'
+        '[tables.others]\nsource = "people.parquet"\nprivacy_unit = "age"\n'
+    )
+    return "catalog.toml"
+
+
+@pytest.mark.long
+def test_texts_of_one_catalog_are_advised_and_released(advised, run):
+    given = ["--epsilon", "200", "--delta", "1e-6", "-c", advised, "-o", "advice.csv", "--plot", "advice.svg"]
+    done = run("advise", *TEXTS, *given, "--release", columns=200)
+    assert done.exit_code == 0, done.output
+    assert "Advice for 3 questions at epsilon 200, delta 1e-06: 40 was spent on looking" in done.stdout
+    for said in (
+        "n, mean by year: OPTIONS (epsilon = ",
+        "max_groups_contributed = ",
+        "  mean: contribution_bounds",
+    ):
+        assert said in done.stdout
+    assert "age: contribution" not in done.stdout  # a catalog has its bounds
+    assert "Wrote advice.csv, advice.svg." in done.stdout and "is not charged to a budget" in done.stdout
+    assert Path("advice.svg").exists() and len(Path("advice.csv").read_text().splitlines()) == 5
+
+
+@pytest.mark.long
+def test_what_is_advised_adds_up(advised, run):
+    Path("questions.sql").write_text(f"{PEOPLE.format(LEFT)};\n-- another\n{JOINED.format(LEFT)};")
+    given = ("-e", "1", "--delta", "1e-6", "--share", "1/3", "-c", advised)
+    done = run("advise", "-f", "questions.sql", *given, columns=200)
+    assert done.exit_code == 0, done.output
+    written = [text for text in done.stdout.splitlines() if "OPTIONS (epsilon" in text]
+    assert [text.partition(":")[0] for text in written] == ["questions (1)", "questions (2)"]
+    parts = [Fraction(text.partition("epsilon = ")[2].partition(",")[0]) for text in written]
+    assert Fraction(2, 3) - Fraction(3, 10**8) < sum(parts) <= Fraction(2, 3)
+
+
+def test_advised_numbers_are_rounded_down():
+    from sfumato.cli.advise_command import _down
+
+    for number in (Fraction(2, 3), Fraction(10), Fraction(1, 3_000_000), Fraction(8, 9), Fraction(1, 7)):
+        assert number * (1 - Fraction(1, 10**8)) < Fraction(_down(number)) <= number
+
+
+def test_texts_name_the_same_table_once(advised):
+    limits = {"memory_limit": None, "threads": None, "temp_directory": None}
+    read = asking(None, sf.catalog(advised), None, limits, Advised("2", "1e-6"))
+    first, second, joined, again = (read(text).questions[0].table for text in [*TEXTS, TEXTS[2]])
+    assert first._engine is second._engine and joined._engine is again._engine is not first._engine
+    assert first._auto_limits == ("groups", "rows")
+    # Whatever budget a text has, advice divides its own; without advice it needs one.
+    assert read(PEOPLE.format("OPTIONS (epsilon = 7, auto_limits = false)")).query.epsilon == "2"
+    with pytest.raises(SqlError, match="epsilon is missing"):
+        asking({"visits": "visits.parquet"}, None, None, limits)(
+            PEOPLE.format("OPTIONS (privacy_unit_column = id)")
+        )
+
+
+ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (ONE[2:], "--epsilon is missing"),
+        (ONE[:2], "no question is given"),
+        ((*ONE, "--delta", "2"), "delta is '2'"),
+        ((*ONE, "--epsilon", "many"), "epsilon is 'many'"),
+        ((*ONE, "--share", "2"), "share is '2'"),
+        ((*ONE[:2], BY_YEAR.format(LEFT)), "which needs a delta"),
+        ((*ONE, "questions.sql"), "--file questions.sql"),
+        ((*ONE, "--file", "empty.sql"), "'empty.sql' holds no question"),
+        ((*ONE[:2], PEOPLE.format("OPTIONS (noise = laplace)")), "noise is of a release"),
+        ((*ONE, PEOPLE.format(LEFT).replace("DISTINCT id", "*").replace("visits", "others")), "asked of another table"),
+        ((*ONE[:2], BY_YEAR.format(LEFT) + " ORDER BY n", "--delta", "1e-6", "--release"), "computes with what is released"),
+        ((*ONE[:2], PEOPLE.format(LEFT).replace("COUNT(DISTINCT id)", "APPROX_TOP_COUNT(year, 2)"), "--delta", "1e-6"), "largest"),
+        ((*ONE, "-o", "visits.parquet"), "visits.parquet"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_before_a_look(given, says, advised, run, monkeypatch):
+    monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
+    Path("empty.sql").write_text(";; /* ; */ ;")
+    refused(run("advise", "-c", advised, *given, columns=300), 2, says)
+
+
+# Verify.
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (ASKED, ("--errors", "--simultaneous")),
+        pytest.param(query("'=' || year AS \"=k\", COUNT(*) AS n"), ("--quiet",), marks=pytest.mark.long),
+        pytest.param(query("APPROX_TOP_COUNT(year, 2)", groups=False).replace(", max_rows_per_group = 1", ""), (), marks=pytest.mark.long),
+        pytest.param(COUNT + " ORDER BY n DESC LIMIT 2", (), marks=pytest.mark.long),
+    ],
+    ids=["errors", "formulas", "largest", "around"],
+)  # fmt: skip
+def test_a_release_and_its_receipt(text, more, visits, run):
+    files = ["a.parquet", "a.csv", "a.json"]
+    done = run(
+        "sql", text, *(word for name in files for word in ("-o", name)), "--receipt", "receipt.json", *more
+    )
+    assert done.exit_code == 0, done.output
+    for name in files:
+        found = run("verify", "receipt.json", name)
+        assert found.exit_code == ExitCode.DONE and f"{name} agrees with the receipt: " in found.stdout, (
+            found.output
+        )
+        assert "Spent: epsilon 1" in found.stdout and "not signed" in found.stdout
+    assert json.loads(Path("receipt.json").read_text())["plan"]["table"]["name"] == "visits.parquet"
+    if "=k" in text:
+        written = Path("a.csv").read_text()
+        assert '"\'=k","n"\n' in written and '\n"\'=1984"' in written and '\n"=' not in written
+
+
+def test_another_table_or_receipt_is_not_certified(visits, run):
+    assert run("sql", COUNT, "-o", "a.parquet", "--receipt", "receipt.json").exit_code == 0
+    assert run("verify", "receipt.json").exit_code == ExitCode.DONE
+    table = pq.read_table("a.parquet")
+    pq.write_table(table.set_column(1, "n", pa.array([1, 2, 3])), "b.parquet")
+    done = run("verify", "receipt.json", "b.parquet")
+    assert done.exit_code == ExitCode.FAILED and "values are others in 'n'" in done.stdout
+    pq.write_table(pa.table({"id": [1], "\x1b[31m": [1]}), "c.parquet")
+    done = run("verify", "receipt.json", "c.parquet")
+    assert done.exit_code == ExitCode.FAILED and "\x1b" not in done.stdout
+    changed = json.loads(Path("receipt.json").read_text())
+    changed["spent"]["epsilon"] = "1"
+    Path("changed.json").write_text(json.dumps(changed))
+    for given in (("changed.json",), ("changed.json", "a.parquet")):
+        done = run("verify", *given)
+        assert done.exit_code == ExitCode.FAILED and "Refused: " in done.stdout, done.output
+    for given, says in (
+        (("none.json", "a.parquet"), "receipt 'none.json' cannot be read: No such file"),
+        (("visits.parquet", "visits.parquet"), "is no receipt of sfumato"),
+    ):
+        refused(run("verify", *given), ExitCode.MISUSED, says)
