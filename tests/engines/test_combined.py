@@ -131,6 +131,16 @@ def test_sums_of_doubles_are_exact_where_they_can_be_and_no_order_changes_them(v
         assert abs(Fraction(found[0]) - exact) <= largest * len(values) / 2**50
 
 
+def test_sums_of_doubles_beyond_the_exact_ranges_are_there_and_in_one_order():
+    def of(numbers):
+        rows = table(TYPES["visits"], [(1.0, "A", x, 0) for x in numbers])
+        return rows_of(sf.scan(rows, privacy_unit="id").per_unit(s="sum(cost)"), reordered=False)
+
+    assert of([2.0**-48, 2.0**-48]) == Counter({(bits(1.0), bits(2.0**-47)): 1})
+    far = [1e300, -1e300, 1e250, 1e40]
+    assert of(far) == of(far[::-1]) == of(far[2:] + far[:2])
+
+
 def test_joins_are_those_of_sql():
     v = [(u, t, 1.0, i) for i, (u, t) in enumerate(product([1.0, 2.0, 3.0], TOWNS))]
     p = [(1.0, 30, "A"), (1.0, 31, "B"), (3.0, 33, "C"), (4.0, 20, "A")]
