@@ -159,6 +159,7 @@ def test_what_fails_after_the_payment_stays_spent_and_that_is_said(ledger, run, 
     assert done.exit_code == 0 and "What is left of the budget cannot be read now: budget.db" in done.stdout
 
 
+@pytest.mark.long
 def test_the_same_query_again_is_answered_by_the_journal_and_says_so(ledger, run, monkeypatch):
     ledger.journal.declare("hospital", "2026-11")
     done = run("sql", COUNT, *PAID, "-o", "a.csv", "--receipt", "r.json")

@@ -57,6 +57,7 @@ def test_files_are_the_same_each_time_whatever_the_settings_of_matplotlib(releas
     assert ElementTree.parse("out.svg").getroot().tag.endswith("svg") and not list(Path().glob("*.part"))
 
 
+@pytest.mark.long
 def test_bars_and_marks_are_as_high_as_the_numbers(visits):
     release = sf.sql(ALL)
     chart, table = Chart.of(release, Bars()), release.to_arrow()

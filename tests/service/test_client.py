@@ -26,7 +26,7 @@ from sfumato.errors import (
     SqlError,
 )
 from sfumato.service.wire_format import KINDS, error_from_json, error_to_json
-from tests.support.service import DECLARED, QUERY, LocalClient, LocalService, served
+from tests.support.service import COUNT, DECLARED, QUERY, LocalClient, LocalService, served
 
 EXACT = QUERY.replace("epsilon = 1", "epsilon = 1000000")
 
@@ -61,7 +61,7 @@ def test_the_same_answer_as_beside_the_rows(ann):
 @pytest.mark.noise_cannot_matter("it looks at costs and forms")
 def test_costs_and_accounts(place):
     olga = connect(place[1], place[0].secrets["olga"])
-    found = olga.ask(QUERY, units=[50, 100])
+    found = olga.ask(COUNT, units=[50, 100])
     assert found.cost == (1.0, 0.0) and found.explanation and found.previews[0].num_rows == 2 and found.notes
     assert olga.spent == (0.0, 0.0) and olga.history == () and not olga.ask(QUERY, units=[]).previews
     tried = olga.sql(QUERY, dummy=True)

@@ -195,6 +195,7 @@ def test_what_gets_out_of_a_literal_is_seen():
     assert not reads_as("true = 1", "true", 1) and not reads_as("at = 1", "at", 1)
 
 
+@pytest.mark.long
 def test_words_that_need_no_quotes_need_none():
     """Each word of DuckDB's grammar is reserved, or a column of this name is that column."""
     with duckdb.connect() as connection:

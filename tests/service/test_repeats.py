@@ -100,7 +100,11 @@ LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=LONG if one in ("diagnosed", "two", "largest") else ()) for one in TEXTS]
+    "name",
+    [
+        pytest.param(one, marks=LONG if one in ("diagnosed", "two", "largest", "bounds found") else ())
+        for one in TEXTS
+    ],
 )
 def test_a_repeat_is_the_same_byte_for_byte_and_free_and_the_first_is_paid_as_beside_the_rows(shop, name):
     text = TEXTS[name]
@@ -133,6 +137,7 @@ def test_a_repeat_is_the_same_byte_for_byte_and_free_and_the_first_is_paid_as_be
         assert answer["diagnostics"] and (shift["output"], shift["of"]) == ("n", "value")
 
 
+@pytest.mark.long
 def test_it_is_the_same_in_every_format(shop):
     told = {media: shop.asks(media=media).body for media in (JSON, ARROW, CSV)}
     assert (
@@ -213,6 +218,7 @@ def test_other_data_is_another_query(shop, tmp_path_factory, monkeypatch):
     assert [shop.repeats(desk=memory) for _ in range(2)] == [None, None]
 
 
+@pytest.mark.long
 def test_without_a_version_of_the_data_nothing_is_repeated(tmp_path):
     shop = Shop(tmp_path)
     assert [shop.repeats() for _ in range(2)] == [None, None]
@@ -276,6 +282,7 @@ def test_a_refusal_charges_nothing_and_is_in_the_journal_once(shop, why):
     assert kind in (None, line.detail["why"]) and shop.paid == 0 and shop.ledger.journal.verify().ok
 
 
+@pytest.mark.long
 def test_an_answer_that_came_while_the_data_was_exchanged_is_not_kept(shop, monkeypatch):
     statistics = DuckDBEngine.statistics
 
@@ -291,6 +298,7 @@ def test_an_answer_that_came_while_the_data_was_exchanged_is_not_kept(shop, monk
     assert shop.told() is None and shop.ledger.journal.verify().ok
 
 
+@pytest.mark.long
 def test_two_processes_that_ask_at_once_pay_twice_and_the_first_answer_is_given_on(shop, monkeypatch):
     again = journal.Journal._repeat_answer
     with monkeypatch.context() as now:
@@ -300,6 +308,7 @@ def test_two_processes_that_ask_at_once_pay_twice_and_the_first_answer_is_given_
     assert but_for(shop.asks().body) == (4, but_for(first.body)[1])
 
 
+@pytest.mark.long
 def test_dummy_rows_are_in_no_journal_and_a_long_answer_is_not_kept(shop, monkeypatch):
     typed = CATALOG + 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
     assert Shop(shop.folder, typed).repeats(dummy=True) is None and len(shop.lines()) == 4
