@@ -100,7 +100,7 @@ def spending(place: str, analyst: str, spends: int) -> Callable[[], None]:
     return spend
 
 
-@pytest.mark.parametrize("spends", [3, pytest.param(15, marks=pytest.mark.long)])
+@pytest.mark.parametrize("spends", [5, pytest.param(15, marks=pytest.mark.long)])
 def test_eight_analysts_in_eight_processes_spend_what_there_is_and_no_more(place, spends):
     # For the whole dataset less than all of them would take; for each less than they ask for.
     made(place, F(6 * spends, 100), F(spends - 1, 100))
