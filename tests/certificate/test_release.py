@@ -205,7 +205,7 @@ class TestSpark:
     @pytest.mark.parametrize("ask", [question, largest])
     def test_releases(self, ask, weak):
         pytest.importorskip("pyspark")
-        from tests.engines.conftest import spark_frame
+        from tests.support.engines import spark_frame
 
         frame, budget = spark_frame(ROWS), sf.Budget(epsilon=3)
         with pytest.raises(RefusalError, match=REFUSED):
