@@ -71,6 +71,21 @@ def spark():
     return spark_session()
 
 
+@pytest.fixture
+def settings(spark):
+    """A function that changes settings of Spark's session until the test ends."""
+    before: dict[str, str | None] = {}
+
+    def change(values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            before.setdefault(name, spark.conf.get(name, None))
+            spark.conf.set(name, str(value))
+
+    yield change
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
 @pytest.fixture(scope="session")
 def frame_of(spark):
     """Arrow table -> Spark data frame of the same types."""
@@ -93,13 +108,6 @@ def run():
 def fixed_salt(monkeypatch):
     """The same choice of groups in every release."""
     monkeypatch.setattr("secrets.randbits", lambda bits: 0x9E3779B97F4A7C15 & ((1 << bits) - 1))
-
-
-# Tests of which one half draws its noise in this process, and the other in Beam's workers.
-AGREEING = (
-    "test_rows_of_every_shape_are_the_same_rows",
-    "test_dictionaries_batches_and_elements_agree_with_one_machine",
-)
 
 
 def on_a_session(item: pytest.Item) -> bool:
@@ -131,7 +139,7 @@ def left_to_the_other(items: list[pytest.Item]) -> set[pytest.Item]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Spark come first, so that one process starts Java; and some say how likely noise makes them fail.
+    """Tests of Spark come first, so that one process starts Java.
 
     Where there are several processes, pytest-xdist gives the first one what comes first.
     """
@@ -139,8 +147,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not LONG:
         left = left_to_the_other(items)
         items[:] = [item for item in items if item not in left]
-    for item in items:
-        if getattr(item, "originalname", None) in AGREEING:
-            item.add_marker(
-                pytest.mark.flakiness(k=100, because="noise of scale 0.002 rounds to less than 1")
-            )

@@ -43,48 +43,49 @@ def by_movie(schema=SCHEMA, **aggregates):
     return table.agg(**(aggregates or {"n": sf.count()}))
 
 
-@pytest.fixture
-def counted(run):
-    """Elements, function of one -> the number of rows of each movie."""
-
-    def found(elements, function) -> dict[str, int]:
-        release = by_movie().release(epsilon=10**5)
-        rows = run(lambda p: p | beam.Create(elements, reshuffle=False) | ToRows(SCHEMA, function) | release)
-        return {row["movie"]: row["n"] for row in rows}
-
-    return found
+THREADS = ["--runner=FnApiRunner"]
 
 
 @flakiness
-def test_elements_of_a_class_are_the_rows_that_the_function_says(run):
-    asked = {
-        "n": sf.count(),
-        "people": sf.count_units(),
-        "mean": sf.mean("stars", lower=0, upper=10),
-        "different": sf.count_distinct("stars", values=5),
-    }
-    release = by_movie(**asked).release(epsilon=10**5)
-    found = run(lambda p: p | beam.Create(RATINGS, reshuffle=False) | ToRows(SCHEMA, row_of) | release)
-    rows = pa.Table.from_pylist([*map(row_of, RATINGS)], SCHEMA)
-    expected = by_movie(rows, **asked).release(epsilon=10**5).to_arrow().to_pylist()
-    for here, there in zip(sorted(found, key=lambda row: row["movie"]), expected, strict=True):
-        assert here == {**there, "mean": pytest.approx(there["mean"], abs=0.01)}
+@pytest.mark.parametrize("options", [(), ("--runtime_type_check",)], ids=["", "types"])
+def test_elements_of_a_class_are_the_rows_that_the_function_says(run, options):
+    """A row or several or none, of two collections. Beam encodes some elements to estimate sizes: an error would quote them."""
 
-
-@pytest.mark.long
-@flakiness
-def test_a_function_gives_a_row_or_several_or_none(counted):
     def chosen(rating):
+        row = row_of(rating)
         if rating.stars == 1:
             return None
         if rating.stars == 2:
-            return [row_of(rating)] * 2
+            return [row] * 2
         if rating.stars == 3:
-            return (row_of(rating) for _ in range(3))
-        return [] if rating.stars == 4 else row_of(rating)
+            return (row for _ in range(3))
+        return [{**row, "user": "\ud800"}, {**row, "stars": Leaves()}, Leaves(), row, 5, ("a",)]
 
-    # Of 300 ratings of a movie 60 have each number of stars.
-    assert counted(RATINGS, chosen) == dict.fromkeys(KEYS, 60 * (0 + 2 + 3 + 0 + 1))
+    release = by_movie(n=sf.count(), rated=sf.count("stars"), people=sf.count_units()).release(epsilon=10**5)
+
+    def build(pipeline):
+        may = (
+            pipeline | "may" >> beam.Create(RATINGS[:600], reshuffle=False) | "rows" >> ToRows(SCHEMA, chosen)
+        )
+        june = pipeline | "june" >> beam.Create([r[0] for r in RATINGS[20:60]])
+        june |= ToRows(SCHEMA, lambda user: {"user": user, "movie": "m0"})
+        return (may, june) | beam.Flatten() | beam.Reshuffle() | release
+
+    found = {
+        row["movie"]: (row["n"], row["rated"], row["people"]) for row in run(build, [*THREADS, *options])
+    }
+    # Of 150 ratings of a movie 30 have each number of stars; of those with four or five, each a row without stars too.
+    counts = (30 * (0 + 2 + 3) + 60 * 2, 30 * (0 + 2 + 3) + 60, 12)
+    assert found == {"m0": (counts[0] + 40, counts[1], 12 + 40 - 8), **dict.fromkeys(KEYS[1:], counts)}
+
+
+class Leaves:
+    """Of which nothing can be asked."""
+
+    def __getattr__(self, name):
+        raise SystemExit(3)
+
+    __float__ = __int__ = __index__ = __len__ = __iter__ = __getitem__ = __reduce__ = __getattr__
 
 
 @pytest.mark.parametrize(
@@ -113,79 +114,21 @@ def stars(function) -> dict[float, int]:
     return {one: found.count(one) for one in sorted(set(found))}
 
 
-class Leaves:
-    """Of which nothing can be asked."""
-
-    def __getattr__(self, name):
-        raise SystemExit(3)
-
-    __float__ = __int__ = __index__ = __len__ = __iter__ = __getitem__ = __reduce__ = __getattr__
-
-
-@flakiness
-@pytest.mark.parametrize("options", [(), ("--runtime_type_check",)], ids=["", "types"])
-def test_values_that_will_not_be_encoded_are_null_and_fail_nothing(run, options):
-    """Beam encodes some elements to estimate sizes: an error would quote them."""
-
-    def awkward(rating):
-        row = row_of(rating)
-        return [{**row, "user": "\ud800"}, {**row, "stars": Leaves()}, Leaves(), row, 5, ("a",)]
-
-    release = by_movie(rows=sf.count(), people=sf.count_units(), rated=sf.count("stars")).release(
-        epsilon=10**5
-    )
-    found = run(
-        lambda p: (
-            p
-            | beam.Create(RATINGS[:40], reshuffle=False)
-            | ToRows(SCHEMA, awkward)
-            | beam.Reshuffle()
-            | release
-        ),
-        [*options],
-    )
-    # Ten units in each of four movies; the row without a unit is dropped, that without stars is not.
-    assert {tuple(row.values())[1:] for row in found} == {(20, 10, 10)} and len(found) == 4
-
-
-@flakiness
-def test_elements_of_two_collections_are_put_together(run):
-    release = by_movie(people=sf.count_units()).release(epsilon=10**5)
-
-    def build(pipeline):
-        may = pipeline | "may" >> beam.Create(RATINGS[:40]) | "rows" >> ToRows(SCHEMA, row_of)
-        june = pipeline | "june" >> beam.Create([r[0] for r in RATINGS[20:60]])
-        june |= ToRows(SCHEMA, lambda user: {"user": user, "movie": "m0"})
-        return (may, june) | beam.Flatten() | release
-
-    assert {row["movie"]: row["people"] for row in run(build)} == {"m0": 45, "m1": 10, "m2": 10, "m3": 10}
-
-
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
+def test_what_is_none_is_refused_when_it_is_made():
+    rows = beam.Pipeline(runner="FnApiRunner") | beam.Create([1])
+    windows = rows | beam.WindowInto(window.FixedWindows(60))
+    for make, error, words in (
         (lambda: ToRows({"user": "string"}, len), ParameterError, "columns is 'dict', .* an Arrow schema"),
         (lambda: ToRows(SCHEMA, "user"), ParameterError, "function is 'user', .* a function"),
         (lambda: ToRows(pa.schema([("a", pa.opaque(pa.int8(), "a", "b"))]), len), EngineError, "declare it"),
         (lambda: beam.Pipeline() | ToRows(SCHEMA, len), QueryError, "one collection"),
-    ],
-)
-def test_what_is_none_is_refused_when_it_is_made(make, error, words):
-    with pytest.raises(error, match=words):
-        make()
-
-
-def test_windows_are_refused():
-    rows = beam.Pipeline(runner="FnApiRunner") | beam.Create([1])
-    windows = rows | beam.WindowInto(window.FixedWindows(60))
-    endless = rows | "again" >> beam.Map(lambda row: row)
-    endless.is_bounded = False
-    for place, collection in enumerate((windows, endless)):
-        with pytest.raises(QueryError, match="GlobalWindows"):
-            collection | f"rows {place}" >> ToRows(SCHEMA, len)
+        (lambda: windows | ToRows(SCHEMA, len), QueryError, "GlobalWindows"),
+    ):
+        with pytest.raises(error, match=words):
+            make()
 
 
 @pytest.mark.parametrize("by", ["elements", "rows", "elements of a union"])

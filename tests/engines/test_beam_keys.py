@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -13,18 +12,14 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.api.table import Table
-from sfumato.beam import named
+from sfumato.beam import Release, named
 from sfumato.engines.beam import beam_release as release_module
-from sfumato.engines.beam.beam_engine import BeamEngine
+from sfumato.engines.beam.beam_elements import ReadKeys
 from sfumato.engines.beam.beam_release import exact_parts, public_keys
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.stages import Stages
 from sfumato.errors import ParameterError, QueryError
 from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.query import Query
-
-from .tiers import some
 
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("far", pa.float64()), ("x", pa.int32())])
 PLACES = pa.schema([("place", pa.string())])
@@ -51,8 +46,9 @@ def asked(keys: Any, *columns: str, groups: int = 2, beyond: Any = None, of: Any
 
 
 # Plans.
-@pytest.mark.parametrize("noise", ["auto", "laplace", "gaussian", "k_norm"])
-@pytest.mark.parametrize("beyond", ["scale", "sample"])
+@pytest.mark.parametrize(
+    ("noise", "beyond"), [("laplace", "scale"), ("gaussian", "sample"), ("k_norm", "scale")]
+)
 def test_a_plan_holds_for_any_number_of_groups(noise, beyond):
     delta = 0 if noise in ("laplace", "k_norm") else 1e-6
     question = asked(named("places", PLACES), groups=3, beyond=beyond)
@@ -67,36 +63,11 @@ def test_a_plan_holds_for_any_number_of_groups(noise, beyond):
             assert lost == plan.loss
 
 
-def test_noise_is_that_of_a_list_where_each_group_has_its_own():
-    many = [f"p{i}" for i in range(100_000)]
-    for noise in ("laplace", "k_norm"):
-        brought = asked(named("places", PLACES)).plan(epsilon=1, noise=noise)
-        listed = asked(many).plan(epsilon=1, noise=noise)
-        assert brought.scales == listed.scales and brought.multiplier == listed.multiplier
-    # With a limit above the number of groups noise is larger than it had to be.
-    few = [
-        asked(keys, groups=9).plan(epsilon=1, noise="laplace") for keys in (["a", "b"], named("p", PLACES))
-    ]
-    assert few[0].multiplier < few[1].multiplier
-
-
 def test_one_draw_for_all_groups_would_be_found(monkeypatch):
     monkeypatch.setattr(Query, "brought_groups", False)
     monkeypatch.setattr(Query, "public_groups", tuple((f"p{i}",) for i in range(2)))
     plan = asked(named("places", PLACES), groups=2).plan(epsilon=1, noise="k_norm")
     assert plan.measurement.at_once
-
-
-def test_the_explanation_says_what_noise_it_is():
-    told = str(asked(named("places", PLACES)).plan(epsilon=1).explain())
-    assert "Group by place (public groups of the collection 'places', however many they are)" in told
-    assert "each number of each group has noise of its own, which hides a unit in 2 groups" in told
-    assert "The number of groups" not in str(asked(["a"]).plan(epsilon=1).explain())
-
-
-def test_private_options_of_groups_are_refused_as_with_a_list():
-    with pytest.raises(ParameterError, match="the groups are public"):
-        asked(named("places", PLACES)).plan(epsilon=1, delta=1e-6, group_selection="laplace")
 
 
 def nameless() -> Any:
@@ -133,17 +104,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_collection_of_public_keys_is_refused(what):
-    made, says = REFUSED[what]
-    with pytest.raises(QueryError, match=says):
-        made()
-
-
-def test_other_engines_know_no_collections():
+def test_what_is_no_collection_of_public_keys_is_refused():
+    for made, says in REFUSED.values():
+        with pytest.raises(QueryError, match=says):
+            made()
     rows = sf.scan(visits(), privacy_unit="id")
     with pytest.raises(QueryError, match="must be a list"):
         rows.group_by("place", keys=named("places", PLACES))
+    with pytest.raises(ParameterError, match="the groups are public"):
+        asked(named("places", PLACES)).plan(epsilon=1, delta=1e-6, group_selection="laplace")
 
 
 def test_private_rows_under_another_name_are_refused():
@@ -168,31 +137,6 @@ def on_one_machine(plan: Any, keys: pa.Table) -> list[dict[str, Any]]:
     return [row for batch in engine.statistics(exact, 1000) for row in batch.to_pylist()]
 
 
-def in_a_pipeline(question: sf.Question, plan: Any, brought: list[Any], run: Any) -> list[dict[str, Any]]:
-    engine: Any = question.table._engine
-    stages = engine.stages(plan.exact, 3)
-    rows = visits()
-    names = {0: "visits", -1: "places"}
-    cuts = [rows.slice(start, 100) for start in (0, 100, 200)]
-
-    def build(pipeline: Any) -> Any:
-        tables = {
-            0: pipeline | "Rows" >> beam.Create(cuts, reshuffle=False),
-            -1: pipeline | "Keys" >> beam.Create(brought),
-        }
-        keys = public_keys(tables, stages, names)
-        parts = exact_parts(tables, stages, names, keys)
-
-        def merged(shard: int, data: list[bytes], streams: Any = ()) -> list[pa.RecordBatch]:
-            known = release_module._with(stages, streams)
-            return [*known.merged(shard, data, 1000)]
-
-        return parts | beam.FlatMapTuple(merged, *keys)
-
-    found = [row for batch in run(build) for row in batch.to_pylist()]
-    return sorted(found, key=repr)
-
-
 LISTS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
     "places": (("place",), ["a", "b", None, "z", "", "é"]),
     "far": (("far",), [0.0, float("nan"), 1.5, 7.0]),
@@ -202,60 +146,56 @@ LISTS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
 LIMITS = [(2, "scale"), (2, "sample"), (50, "scale"), (1, "sample")]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize(("groups", "beyond"), LIMITS)
-def test_statistics_are_those_of_a_list(name, groups, beyond, run, fixed_salt):
-    columns, keys = LISTS[name]
-    question = asked(schema_of(columns), *columns, groups=groups, beyond=beyond)
-    plan = question.plan(epsilon=1)
-    again = [-0.0 if key == 0.0 else key for key in keys]  # the same keys once more
-    found = in_a_pipeline(question, plan, [*keys, *again], run)
-    rows = [key if isinstance(key, tuple) else (key,) for key in keys]
-    listed = pa.table(
-        [pa.array(c, SCHEMA.field(n).type) for n, c in zip(columns, zip(*rows, strict=True), strict=True)],
-        names=columns,
-    )
-    expected = on_one_machine(plan, listed)
-    assert sorted(map(repr, found)) == sorted(map(repr, expected)) and len(found) == len(keys)
+def test_statistics_are_those_of_a_list(run, fixed_salt):
+    """Where each key comes twice, as -0.0 for 0.0 too, in one pipeline of all lists and limits."""
+    rows, expected, cases = visits(), [], {}
+    for (name, (columns, keys)), (groups, beyond) in [
+        *zip(LISTS.items(), LIMITS, strict=True),
+        (("places", LISTS["places"]), LIMITS[1]),
+    ]:
+        question = asked(schema_of(columns), *columns, groups=groups, beyond=beyond)
+        plan = question.plan(epsilon=1)
+        given = [key if isinstance(key, tuple) else (key,) for key in keys]
+        listed = pa.table(
+            [
+                pa.array(c, SCHEMA.field(n).type)
+                for n, c in zip(columns, zip(*given, strict=True), strict=True)
+            ],
+            names=columns,
+        )
+        case = f"{name} {groups} {beyond}"
+        cases[case] = (
+            question.table._engine.stages(plan.exact, 3),
+            [*keys, *(-0.0 if key == 0.0 else key for key in keys)],
+        )
+        expected += [(case, repr(row)) for row in on_one_machine(plan, listed)]
 
+    def build(pipeline: Any) -> Any:
+        given = pipeline | "Rows" >> beam.Create(
+            [rows.slice(start, 100) for start in (0, 100, 200)], reshuffle=False
+        )
+        found = []
+        for case, (stages, keys) in cases.items():
+            names = {0: "visits", -1: f"keys of {case}"}
 
-def statistics_of(brought: list[Any], run: Any, groups: int = 1) -> list[dict[str, Any]]:
-    question = asked(named("places", PLACES), groups=groups, beyond="sample")
-    return in_a_pipeline(question, question.plan(epsilon=1), brought, run)
+            class Part(beam.PTransform):
+                """A name of its own for each case's steps."""
 
+                def expand(self, rows, stages=stages, keys=keys, names=names, case=case):
+                    tables = {0: rows, -1: rows.pipeline | f"Keys of {case}" >> beam.Create(keys)}
+                    brought = public_keys(tables, stages, names)
 
-@pytest.mark.long
-def test_keys_that_count_twice_would_be_found(run, monkeypatch, fixed_salt):
-    once = statistics_of(["a", "b"], run)
-    assert statistics_of(["a", "b", "a"], run) == once
-    brought = Stages._brought
-    monkeypatch.setattr(Stages, "_brought", lambda *given: brought(*given).replace("DISTINCT", ""))
-    assert statistics_of(["a", "b", "a"], run) != once
+                    def merged(shard: int, data: list[bytes], streams: Any = ()) -> list[tuple[str, str]]:
+                        known = release_module._with(stages, streams)
+                        batches = known.merged(shard, data, 1000)
+                        return [(case, repr(row)) for batch in batches for row in batch.to_pylist()]
 
+                    return exact_parts(tables, stages, names, brought) | beam.FlatMapTuple(merged, *brought)
 
-@pytest.mark.long
-def test_rows_of_other_groups_that_take_their_place_would_be_found(run, monkeypatch, fixed_salt):
-    expected = statistics_of(["a", "b"], run)
-    pairs = Stages._sql_of
+            found.append(given | case >> Part())
+        return tuple(found) | beam.Flatten()
 
-    def of_all_groups(self: Stages, rows: int | None) -> Any:
-        written = pairs(self, rows)
-        written.query = replace(written.query, public_keys=None)
-        return written
-
-    # As if only the last stage knew the keys.
-    partials = Stages._partials
-
-    def planted(self: Stages, *given: Any) -> Any:
-        monkeypatch.setattr(Stages, "_sql_of", of_all_groups)
-        try:
-            yield from partials(self, *given)
-        finally:
-            monkeypatch.setattr(Stages, "_sql_of", pairs)
-
-    monkeypatch.setattr(Stages, "_partials", planted)
-    assert statistics_of(["a", "b"], run) != expected
+    assert sorted(run(build)) == sorted(expected)
 
 
 # Releases.
@@ -278,75 +218,51 @@ def as_elements(keys: list[Any]) -> list[Any]:
 
 @near
 def test_groups_are_those_that_were_brought(run):
+    """In every form; also where there are none, where tables are joined or are one row of a unit, and none that no row fits."""
     keys = ["a", "é", "nowhere", None]
-    release = asked(named("places", PLACES), groups=7).release(**BIG)
-    rows = visits()
-
-    def build(pipeline: Any) -> Any:
-        brought = {
-            "visits": pipeline | "Rows" >> beam.Create([rows]),
-            "places": pipeline | "Keys" >> beam.Create(as_elements(keys)),
-        }
-        return brought | release
-
-    found = {row["place"]: row for row in run(build)}
-    assert set(found) == set(keys)
-    assert found["nowhere"]["n"] == found["nowhere"]["u"] == 0
-    for key in ("a", None):
-        units = {
-            i for i, p in zip(rows["id"].to_pylist(), rows["place"].to_pylist(), strict=True) if p == key
-        }
-        assert found[key]["u"] == len(units)
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=25, because="forty numbers with noise of scale 2 or more are not all 0")
-def test_groups_without_rows_have_noise(run):
-    release = asked(named("places", PLACES), groups=2).release(epsilon=1)
-
-    def build(pipeline: Any) -> Any:
-        keys = pipeline | "Keys" >> beam.Create([f"p{i}" for i in range(40)])
-        return {"visits": pipeline | "Rows" >> beam.Create([visits()]), "places": keys} | release
-
-    found = run(build)
-    assert len(found) == 40 and any(row["n"] for row in found)
-
-
-@pytest.mark.long
-@near
-def test_no_keys_are_no_groups(run):
-    release = asked(named("places", PLACES)).release(**BIG)
-
-    def build(pipeline: Any) -> Any:
-        keys = pipeline | "Keys" >> beam.Create([])
-        return {"visits": pipeline | "Rows" >> beam.Create([visits()]), "places": keys} | release
-
-    assert run(build) == []
-
-
-@pytest.mark.long
-@near
-@pytest.mark.parametrize("table", ["joined", "per unit"])
-def test_tables_that_are_made_of_others_have_them_too(run, table):
-    """Where public tables come as collections as well, and where rows meet by unit first."""
     regions = sf.public(named("regions", pa.schema({"place": pa.string(), "region": pa.string()})))
-    rows = sf.scan(named("visits", SCHEMA), privacy_unit="id").join(regions, on="place")
-    made = rows if table == "joined" else rows.per_unit("region", n="count(*)")
-    keys = named("wanted", pa.schema({"region": pa.string()}))
-    question = (
-        made.group_by("region", keys=keys).bound(groups=3, rows=1000).agg(u=sf.count_units(), n=sf.count())
+    joined = sf.scan(named("visits", SCHEMA), privacy_unit="id").join(regions, on="place")
+    wanted = named("wanted", pa.schema({"region": pa.string()}))
+    whole = sf.scan(named("visits", SCHEMA), privacy_unit="id").group_by(
+        "x", keys=named("numbers", pa.schema({"x": pa.int64()}))
     )
-    release = question.release(**BIG)
-    known = [{"place": place, "region": region} for place, region in ("aN", "bN", "cS", "dW")]
+    releases = {
+        "places": Release(asked(named("places", PLACES), groups=7), **BIG, shards=2),
+        "nothing": Release(asked(named("nothing", PLACES)), **BIG, shards=2),
+        "numbers": Release(whole.bound(groups=9).agg(u=sf.count_units()), **BIG, shards=2),
+    }
+    for name, made in (("joined", joined), ("per unit", joined.per_unit("region", n="count(*)"))):
+        question = made.group_by("region", keys=wanted).bound(groups=3, rows=1000).agg(u=sf.count_units())
+        releases[name] = Release(question, **BIG, shards=2)
+    given = {
+        "visits": [visits()], "places": as_elements(keys), "nothing": [], "numbers": [3, 2**40, 99],
+        "regions": [{"place": p, "region": r} for p, r in ("aN", "bN", "cS", "dW")], "wanted": ["N", "E", "S", "N"],
+    }  # fmt: skip
 
     def build(pipeline: Any) -> Any:
-        brought = {"visits": [visits()], "regions": known, "wanted": ["N", "E", "S", "N"]}
-        return {n: pipeline | n >> beam.Create(v) for n, v in brought.items()} | release
+        brought = {n: pipeline | f"make {n}" >> beam.Create(v) for n, v in given.items()}
+        found = []
+        for name, release in releases.items():
+            rows = {of: brought[of] for of in release._names_of.values()} | name >> release
+            found.append(rows | f"tell {name}" >> beam.Map(lambda row, name=name: (name, row)))
+        return tuple(found) | beam.Flatten()
 
-    found = {row["region"]: row["u"] for row in run(build)}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in releases}
+    for name, row in run(build):
+        found[name].append(row)
     pairs = list(zip(visits()["id"].to_pylist(), visits()["place"].to_pylist(), strict=True))
-    units = {r: len({i for i, p in pairs if p in places}) for r, places in (("N", ["a", "b"]), ("S", ["c"]))}
-    assert found == {"N": units["N"], "S": units["S"], "E": 0}
+
+    def units(*places: Any) -> int:
+        return len({i for i, p in pairs if p in places})
+
+    assert {row["place"]: row["u"] for row in found["places"]} == {key: units(key) for key in keys}
+    assert found["nothing"] == [] and sorted(row["x"] for row in found["numbers"]) == [3, 99]
+    for name in ("joined", "per unit"):
+        assert {row["region"]: row["u"] for row in found[name]} == {
+            "N": units("a", "b"),
+            "S": units("c"),
+            "E": 0,
+        }
 
 
 UNFIT: dict[str, tuple[Any, str]] = {
@@ -359,28 +275,12 @@ UNFIT: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", some(UNFIT, 10))
-def test_keys_that_do_not_fit_are_named(what, run):
-    element, says = UNFIT[what]
-    keys = BroughtKeys("places", PLACES)
-    from sfumato.engines.beam.beam_elements import ReadKeys
-
-    with pytest.raises(Exception, match=says):
-        run(lambda pipeline: pipeline | beam.Create(["a", element]) | beam.ParDo(ReadKeys(keys)))
-
-
-@pytest.mark.long
-@near
-def test_whole_numbers_that_the_column_cannot_hold_are_keys_of_no_group(run):
-    keys = named("numbers", pa.schema({"x": pa.int64()}))
-    table = sf.scan(named("visits", SCHEMA), privacy_unit="id").group_by("x", keys=keys)
-    release = table.bound(groups=9).agg(u=sf.count_units()).release(**BIG)
-
-    def build(pipeline: Any) -> Any:
-        brought = pipeline | "Keys" >> beam.Create([3, 2**40, 99])
-        return {"visits": pipeline | "Rows" >> beam.Create([visits()]), "numbers": brought} | release
-
-    assert sorted(row["x"] for row in run(build)) == [3, 99]
+def test_keys_that_do_not_fit_are_named():
+    for element, says in UNFIT.values():
+        fn = ReadKeys(BroughtKeys("places", PLACES))
+        fn.start_bundle()
+        with pytest.raises(QueryError, match=says):
+            [*fn.process("a"), *fn.process(element), *fn.finish_bundle()]
 
 
 def test_too_many_for_every_worker_are_refused(monkeypatch):
@@ -389,14 +289,3 @@ def test_too_many_for_every_worker_are_refused(monkeypatch):
     stages = question.table._engine.stages(question.plan(epsilon=1).exact, 2)  # type: ignore[attr-defined]
     with pytest.raises(QueryError, match="public keys of 'places' are larger than 0 MB"):
         stages.with_keys([b"0123456789a"])
-
-
-def test_plans_of_keys_that_are_brought_are_not_those_of_a_list():
-    engine = BeamEngine(named("visits", SCHEMA))
-    table = Table(engine, "id").group_by("place", keys=named("places", PLACES)).bound(groups=3)
-    listed = Table(engine, "id").group_by("place", keys=["a"]).bound(groups=3)
-    found = [
-        one.agg(u=sf.count_units()).plan(epsilon=1, noise="laplace").multiplier
-        for one in (table, listed, table)
-    ]
-    assert found == [Fraction(3), Fraction(1), Fraction(3)]

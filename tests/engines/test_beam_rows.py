@@ -1,16 +1,22 @@
-"""Rows on Beam that are large, or of types of their own."""
+"""A row on Beam means what it means alone, whatever its class, its size and the rows beside it are."""
 
 from __future__ import annotations
 
-import collections
+import math
 import mmap
 import os
+import sqlite3
 import threading
 import uuid
-import weakref
+from collections import defaultdict
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 
+import apache_beam as beam
 import duckdb
 import numpy as np
+import pandas
 import pyarrow as pa
 import pytest
 
@@ -23,12 +29,6 @@ from sfumato.engines.duckdb import stages as stages_module
 from sfumato.errors import EngineError
 from sfumato.query import sizes
 
-# Extension types
-
-BOOL8 = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
-OPAQUE = pa.opaque(pa.int8(), "a", "b")
-UUID = uuid.UUID(int=5)
-
 
 def values_of(kind: pa.DataType, arriving) -> list:
     columns = Columns(declared(pa.schema([("x", kind)])))
@@ -39,87 +39,308 @@ def values_of(kind: pa.DataType, arriving) -> list:
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 
-@pytest.mark.parametrize(
-    ("kind", "arriving", "values"),
-    [
-        (pa.bool8(), [True, False, None], [True, False, None]),
-        (pa.bool8(), [1, UUID, "true"], [None, None, None]),
-        (pa.bool8(), BOOL8, [True, False, None]),
-        (pa.bool8(), pa.array([True, False]), [True, False]),
-        (pa.bool8(), pa.array([1, 0], pa.int8()), [None, None]),
-        (pa.bool_(), BOOL8, [True, False, None]),
-        (pa.bool_(), pa.DictionaryArray.from_arrays(pa.array([1, 0]), BOOL8), [False, True]),
-        (pa.int8(), pa.ExtensionArray.from_storage(OPAQUE, pa.array([7], pa.int8())), [7]),
-        (pa.uuid(), pa.array([UUID.bytes], pa.uuid()), [UUID]),
-        (pa.uuid(), [UUID, UUID.bytes, "text", 5], [UUID, UUID, None, None]),
-        (pa.string(), pa.array(['{"a": 1}'], pa.json_()), ['{"a": 1}']),
-        (pa.string_view(), pa.array(["a", None], pa.string_view()), ["a", None]),
-        (pa.string(), [np.str_("a\0"), np.bytes_(b"\0")], ["a\0", "\0"]),
-    ],
-    ids=str,
-)
-def test_extension_types_are_read_as_what_they_stand_for(kind, arriving, values):
-    assert values_of(kind, arriving) == values
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "arriving", [BOOL8, pa.array([True, False, None]), [True, False, None]], ids=["bool8", "bool", "rows"]
-)
-def test_a_release_counts_the_true_values_of_an_extension_type(arriving, run):
-    import apache_beam as beam
-
-    schema = pa.schema([("id", pa.int64()), ("x", pa.bool8())])
-    people = sf.scan(schema, privacy_unit="id").filter("x").agg(n=sf.count_units())
-    rows = (
-        [{"id": i, "x": value} for i, value in enumerate(arriving)]
-        if isinstance(arriving, list)
-        else [pa.table({"id": [0, 1, 2], "x": arriving})]
-    )
-    assert run(lambda p: p | beam.Create(rows) | people.release(epsilon=10**5)) == [{"n": 1}]
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        pa.field("x", OPAQUE),
-        pa.field("x", pa.list_(pa.bool8())),
-        pa.field("x", pa.struct([("y", pa.uuid())])),
-        pa.field("x", pa.fixed_shape_tensor(pa.int8(), [2])),
-        pa.field("x", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"}),
-    ],
-    ids=str,
-)
-def test_an_extension_type_that_is_not_known_is_refused_by_name(field):
-    with pytest.raises(EngineError, match="column 'x' is .*extension type .*declare it as"):
-        sf.scan(pa.schema([("id", pa.int64()), field]), privacy_unit="id")
-
-
-# Rows beside others
-
-BESIDE = [  # a column's type, somebody's value, and one of somebody else that Arrow does not take with it
-    (pa.timestamp("us"), np.datetime64("2020-01-01T00:00:00.000000001", "ns"), "no time"),
-    (pa.duration("us"), np.timedelta64(5, "s"), "none"),
-    (pa.date32(), np.True_, object()),
-    (pa.float64(), np.uint64(2**64 - 1), 2**53 + 1),
-    (pa.float32(), np.float16(1.5), "no number"),
-    (pa.int64(), np.int8(3), 1.5),
-    (pa.int64(), True, 1),
-    (pa.string(), np.str_("a"), b"\xff"),
-    (pa.list_(pa.int64()), [1, None], {"a": 1}),
-    (pa.map_(pa.string(), pa.int64()), [("a", 1)], [None]),
+# Values of each type.
+FIT = [
+    (pa.int64(), [1, np.int64(2), 3.0, np.float64(4), Decimal(5), None], [1.5, "6", True, 2**63]),
+    (pa.int8(), [1, 127, -128], [128, 1e9]),
+    (pa.float64(), [1.5, np.float32(0.5), Decimal("2.5"), math.inf], ["1", 10**400, True]),
+    (pa.bool_(), [True, False, np.bool_(True)], [1, "true"]),
+    (pa.string(), ["", "é", "日本"], [1, "\ud800", b"\xff"]),
+    (pa.date32(), [date(2020, 2, 29)], ["2020-02-29"]),
+    (pa.timestamp("us"), [datetime(2020, 2, 29, 12)], ["now"]),
+    (pa.timestamp("us", "UTC"), [datetime(2020, 2, 29, 12, tzinfo=UTC)], ["now"]),
+    (pa.decimal128(5, 2), [Decimal("1.25")], [Decimal("1.255"), Decimal(10**9)]),
+    (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], [1]),
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "other"), BESIDE, ids=range(len(BESIDE)))
-def test_a_value_is_the_same_whatever_is_beside_it(kind, value, other):
-    assert values_of(kind, [value, other])[:1] == values_of(kind, [value])
-    assert values_of(kind, [value, value]) == values_of(kind, [value]) * 2
+def test_what_does_not_fit_is_null_and_changes_nothing_else():
+    for kind, fitting, foreign in FIT:
+        plain = [v.item() if isinstance(v, np.generic) else v for v in fitting]
+        assert values_of(kind, fitting) == plain, kind
+        assert values_of(kind, foreign) == [None] * len(foreign), kind
+        assert values_of(kind, [*fitting, *foreign, *fitting]) == [*plain, *[None] * len(foreign), *plain]
 
 
-class Indexed:
-    def __getitem__(self, name):
-        return {"x": 5, "items": 5}[name]
+class Leaves:
+    """Of which nothing can be asked."""
+
+    def __getattr__(self, name):
+        raise SystemExit(3)
+
+    __float__ = __int__ = __index__ = __len__ = __iter__ = __getitem__ = __reduce__ = __getattr__
+
+
+class Real(float):
+    pass
+
+
+class Text(str):
+    __slots__ = ()
+
+
+# Without a unit: NumPy 2.5 warns where one is made from text, and not of this.
+NAT = np.int64(-(2**63)).view("M8")
+
+VALUES = [
+    None, True, 0, 1, -1, 2**53 + 1, 2**63, 10**400, 0.0, -0.0, 1.0, 1.5, 1e300, math.nan, math.inf, "a", "é",
+    "\ud800", "1", b"a", b"\xff", bytearray(b"a"), np.int8(1), np.uint64(2**63 + 1), np.float32(0.1),
+    np.float64(2), np.longdouble(1.5), np.bool_(True), np.str_("x"), np.datetime64("2020-01-01"),
+    np.datetime64("2020-01-01", "ns"), NAT, np.datetime64("9999999-01-01"),
+    np.timedelta64(1, "ns"), np.timedelta64(1, "s"), np.timedelta64(1, "M"), np.void(b"ab"),
+    np.array([(1, 2.0)], dtype="i4,f8")[0], date(2020, 1, 1), datetime(2020, 1, 1),
+    datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5))),
+    time(1, 2), timedelta(1), pandas.Timestamp("2020-01-01 00:00:00.000000001"), pandas.NaT, pandas.NA,
+    pandas.Timedelta(1, "s"), Decimal("1.5"), Decimal("NaN"), Decimal("1E+30"), Fraction(1, 2),
+    uuid.UUID(int=5), [1], [None], ["a"], ["\ud800"], (1,), {"a": 1}, {}, [("k", 1)], {1}, np.array([1]),
+    np.array([[1]]), Leaves(), [Leaves()], Real(1.5), Text("b"), pa.scalar(1), 1j, object(),
+]  # fmt: skip
+KINDS = [
+    pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(),
+    pa.binary(1), pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"),
+    pa.timestamp("us", "Asia/Tokyo"), pa.time64("us"), pa.duration("us"), pa.decimal128(5, 2),
+    pa.decimal256(50, 2), pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.int64(), 1),
+    pa.struct([("a", pa.int64())]), pa.map_(pa.string(), pa.int64()), pa.uuid(), pa.json_(), pa.null(),
+]  # fmt: skip
+
+
+def told(cell: pa.Scalar) -> str:
+    # Times that Python does not have have numbers all the same.
+    return f"{cell.type} {cell.value if isinstance(cell, (pa.TimestampScalar, pa.Date64Scalar)) else cell}"
+
+
+def shown(columns: Columns, values: list) -> list[str]:
+    found = [c for b in columns.of_rows([{"x": v} for v in values]) for c in b.column(0)]
+    return list(map(told, found))
+
+
+QUICK = pa.int64(), pa.timestamp("us"), pa.map_(pa.string(), pa.int64())
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.long] * (k not in QUICK)) for k in KINDS], ids=str
+)
+def test_a_value_is_read_as_it_is_alone(kind):
+    """Arrow ended the process on a numpy time beside a numpy number, and on a map of [None], before."""
+    columns = Columns(declared(pa.schema([("x", kind)])))
+    alone = [shown(columns, [value])[0] for value in VALUES]
+    assert shown(columns, VALUES) == alone
+    assert shown(columns, VALUES[::-1]) == alone[::-1]
+    for place in range(0, len(VALUES), 9):
+        for value, expected in zip(VALUES, alone, strict=True):
+            assert shown(columns, [value, VALUES[place]]) == [expected, alone[place]]
+
+
+def of_int(*rows) -> list:
+    columns = Columns(declared(pa.schema([("x", pa.int64())])))
+    return [v for b in columns.of_rows(rows) for v in b.column(0).to_pylist()]
+
+
+def selected():
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    found = connection.execute("SELECT 7 AS x").fetchone()
+    connection.close()
+    return found
+
+
+class Lazy:
+    @property
+    def __class__(self):
+        raise RuntimeError
+
+
+NEIGHBOURS = {
+    "empty": dict, "none": lambda: None, "text": lambda: "text", "a row": lambda: beam.Row(x=2),
+    "another row": lambda: beam.Row(y=2), "one that leaves": Leaves, "one without a class": Lazy,
+    "a dictionary": lambda: {"x": 1}, "a tuple": lambda: (1,),
+}  # fmt: skip
+
+
+def test_what_a_row_has_under_a_name_does_not_depend_on_its_neighbours():
+    """A dictionary with defaults, and a row of a database, lost their values beside a row without."""
+    for neighbour in (make() for make in NEIGHBOURS.values()):
+        for make in (
+            lambda: defaultdict(lambda: 5),
+            lambda: defaultdict(lambda: 5, x=3),
+            selected,
+            lambda: {"x": 4},
+            lambda: beam.Row(x=6),
+            lambda: np.array([(8,)], dtype=[("x", "i8")])[0],
+            lambda: pandas.Series({"x": 9}),
+        ):
+            alone, other = of_int(make()), of_int(neighbour)
+            assert of_int(make(), neighbour) == [*alone, *other]
+            assert of_int(neighbour, make(), make()) == [*other, *alone, *alone]
+    absent = defaultdict(lambda: 5)
+    assert of_int(absent) == [None] and not absent
+    # Also where a column is called as what each dictionary or tuple can do.
+    columns = Columns(pa.schema([("items", pa.int64())]))
+    for other in ({}, (1,), [], "text", None):
+        (batch,) = columns.of_rows([{"items": 5}, other, {"other": 1}])
+        assert batch.column(0).to_pylist() == [5, None, None]
+
+
+# Classes of the user's own
+
+
+class Day(date):
+    def isoformat(self):
+        return "yesterday"
+
+
+class Moment(datetime):
+    def isoformat(self, *_):
+        return "now"
+
+    def astimezone(self, *_):
+        return self
+
+
+class Data(bytes):
+    def hex(self, *_):
+        return "zz"
+
+
+class Id(uuid.UUID):
+    def __str__(self):
+        return "mine"
+
+
+class Whole(int):
+    def __int__(self):
+        return 8
+
+
+class Posing:
+    __class__ = bytes
+
+    def __repr__(self):
+        return "Posing()"  # without an address: it is in the name of a test
+
+    def hex(self):
+        return "zz"
+
+
+PLAIN = [
+    (pa.date32(), Day(2020, 1, 1), date(2020, 1, 1)),
+    (pa.timestamp("us"), Moment(2020, 1, 1), datetime(2020, 1, 1)),
+    (
+        pa.timestamp("us", "UTC"),
+        Moment(2020, 1, 1, 5, tzinfo=timezone(timedelta(hours=5))),
+        datetime(2020, 1, 1, tzinfo=UTC),
+    ),
+    (pa.binary(), Data(b"a"), b"a"),
+    (pa.uuid(), Id(int=3), uuid.UUID(int=3)),
+    (pa.int64(), Whole(7), 7),
+    (pa.int64(), Real(2.0), 2),
+    (pa.string(), Text("b"), "b"),
+    (pa.timestamp("us"), pandas.Timestamp("2020-01-01 00:00:00.000000001"), datetime(2020, 1, 1)),
+    (pa.timestamp("us"), np.datetime64("2020-01-01", "ns"), datetime(2020, 1, 1)),
+    (pa.timestamp("us"), NAT, None),
+    (pa.string(), "\ud800", None),
+    (pa.string(), Text("a\udfff"), None),
+    (pa.binary(), Posing(), None),
+]
+
+
+def test_a_value_is_what_it_holds_whatever_its_class_says():
+    """As a key or a unit each is one."""
+    for kind, value, plain in PLAIN:
+        columns = Columns(declared(pa.schema([("x", kind)])))
+        assert shown(columns, [value, plain]) == shown(columns, [plain, plain]), repr(value)
+
+
+def test_batches_of_other_types_mean_what_rows_mean():
+    columns = Columns(pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())]))
+    arriving = pa.table(
+        {
+            "place": pa.array(["a", "b", None]).dictionary_encode(),
+            "x": pa.array([1, 2, 2**60 + 1]),
+            "id": pa.array(["7", "8", "9"]),
+        }
+    )
+    (batch,) = columns.of_arrow(arriving)
+    assert batch.to_pydict() == {"id": [None] * 3, "place": ["a", "b", None], "x": [1.0, 2.0, float(2**60)]}
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    (batch,) = columns.of_arrow(pa.table({"place": broken, "id": [1, 2]}))
+    assert batch.to_pydict() == {"id": [1, 2], "place": ["a", None], "x": [None, None]}
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    assert next(columns.of_arrow(twice)).to_pydict()["id"] == [None]
+
+
+def test_rows_that_lack_what_is_declared_complete_are_dropped():
+    columns = Columns(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())]))
+    rows = [{"id": 1, "x": None}, {"id": None, "x": 1.0}, {"x": 2.0}, {"id": "text", "x": 2.0}]
+    assert next(columns.of_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 10^-5 rounds away")
+def test_beam_may_check_types_while_it_runs(run):
+    """All that was released was lost: Beam used the iterator up. Elements that are no rows have no values."""
+    schema = pa.schema([("id", pa.int64()), ("place", pa.int64())])
+    table = sf.scan(schema, privacy_unit="id").group_by("place", keys=[1, 2]).bound(groups=1, rows=1)
+    release = table.agg(n=sf.count()).release(epsilon=10**5)
+    rows = [
+        {"id": 1, "place": 1},
+        None,
+        5,
+        "text",
+        object,
+        (),
+        {},
+        beam.Row(y=1),
+        {"id": {}},
+        pa.table({"y": [1]}),
+    ]
+    found = run(
+        lambda p: p | beam.Create([0]) | beam.FlatMap(lambda _: rows) | release, ["--runtime_type_check"]
+    )
+    assert [row["n"] for row in found] == [1, 0]
+
+
+# Extension types
+
+BOOL8 = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
+OPAQUE = pa.opaque(pa.int8(), "a", "b")
+UUID = uuid.UUID(int=5)
+
+
+EXTENDED = [
+    (pa.bool8(), [True, False, None], [True, False, None]),
+    (pa.bool8(), [1, UUID, "true"], [None, None, None]),
+    (pa.bool8(), BOOL8, [True, False, None]),
+    (pa.bool8(), pa.array([True, False]), [True, False]),
+    (pa.bool8(), pa.array([1, 0], pa.int8()), [None, None]),
+    (pa.bool_(), BOOL8, [True, False, None]),
+    (pa.bool_(), pa.DictionaryArray.from_arrays(pa.array([1, 0]), BOOL8), [False, True]),
+    (pa.int8(), pa.ExtensionArray.from_storage(OPAQUE, pa.array([7], pa.int8())), [7]),
+    (pa.uuid(), pa.array([UUID.bytes], pa.uuid()), [UUID]),
+    (pa.uuid(), [UUID, UUID.bytes, "text", 5], [UUID, UUID, None, None]),
+    (pa.string(), pa.array(['{"a": 1}'], pa.json_()), ['{"a": 1}']),
+    (pa.string_view(), pa.array(["a", None], pa.string_view()), ["a", None]),
+    (pa.string(), [np.str_("a\0"), np.bytes_(b"\0")], ["a\0", "\0"]),
+]
+
+
+def test_extension_types_are_read_as_what_they_stand_for():
+    for kind, arriving, values in EXTENDED:
+        assert values_of(kind, arriving) == values, kind
+
+
+UNKNOWN = [
+    pa.field("x", OPAQUE),
+    pa.field("x", pa.list_(pa.bool8())),
+    pa.field("x", pa.struct([("y", pa.uuid())])),
+    pa.field("x", pa.fixed_shape_tensor(pa.int8(), [2])),
+    pa.field("x", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"}),
+]
+
+
+def test_an_extension_type_that_is_not_known_is_refused_by_name():
+    for field in UNKNOWN:
+        with pytest.raises(EngineError, match="column 'x' is .*extension type .*declare it as"):
+            sf.scan(pa.schema([("id", pa.int64()), field]), privacy_unit="id")
 
 
 VIEW = pa.string_view()
@@ -133,8 +354,8 @@ OF_VIEWS = {
 }
 
 
-@pytest.mark.parametrize("kind", OF_VIEWS, ids=str)
 @pytest.mark.parametrize("as_rows", [True, False])
+@pytest.mark.parametrize("kind", [*OF_VIEWS][:3], ids=str)
 def test_a_row_of_views_takes_no_other_along(kind, as_rows, small):
     """Arrow can take no rows of views, as where one lacks its unit, nor tell how long they are."""
     columns = Columns(declared(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", kind)])))
@@ -148,35 +369,24 @@ def test_a_row_of_views_takes_no_other_along(kind, as_rows, small):
     assert found == [{"id": 1, "x": short}, {"id": 3, "x": None}, {"id": 4, "x": None}]
 
 
-@pytest.mark.parametrize("name", ["x", "items", "keys", "values", "count", "index"])
-@pytest.mark.parametrize("other", [{}, {"other": 1}, 7, None, (1,), [], "text", object()], ids=range(8))
-def test_a_row_is_the_same_whatever_is_beside_it(name, other):
-    """Also where a column is called as what each dictionary or tuple can do."""
-    columns = Columns(pa.schema([(name, pa.int64())]))
-    rows = [{name: 5}, collections.namedtuple("Named", [name])(5), Indexed()]
-    both = [value for batch in columns.of_rows([*rows, other]) for value in batch.column(0).to_pylist()]
-    assert both == [5, 5, 5 if name in ("x", "items") else None, None]
-
-
 IN_ITSELF: list = []
 IN_ITSELF.append(IN_ITSELF)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (pa.int64(), IN_ITSELF),
-        (pa.list_(pa.int64()), IN_ITSELF),
-        (pa.map_(pa.string(), pa.int64()), [None]),
-        (pa.map_(pa.string(), pa.int64()), {None: 1}),
-        (pa.list_(pa.map_(pa.string(), pa.int64())), [[None]]),
-        (pa.struct([("m", pa.map_(pa.string(), pa.int64()))]), {"m": [None]}),
-        (pa.map_(pa.string(), pa.map_(pa.string(), pa.int64())), {"a": [None]}),
-    ],
-    ids=str,
-)
-def test_a_value_at_which_arrow_ends_the_process_is_null(kind, value):
-    assert values_of(kind, [value, None]) == [None, None]
+FATAL = [
+    (pa.int64(), IN_ITSELF),
+    (pa.list_(pa.int64()), IN_ITSELF),
+    (pa.map_(pa.string(), pa.int64()), [None]),
+    (pa.map_(pa.string(), pa.int64()), {None: 1}),
+    (pa.list_(pa.map_(pa.string(), pa.int64())), [[None]]),
+    (pa.struct([("m", pa.map_(pa.string(), pa.int64()))]), {"m": [None]}),
+    (pa.map_(pa.string(), pa.map_(pa.string(), pa.int64())), {"a": [None]}),
+]
+
+
+def test_a_value_at_which_arrow_ends_the_process_is_null():
+    for kind, value in FATAL:
+        assert values_of(kind, [value, None]) == [None, None], kind
 
 
 # Long texts
@@ -220,20 +430,14 @@ def columns_of(elements: list) -> list[pa.RecordBatch]:
     return [batch for element in elements for batch in columns.of_arrow(element)]
 
 
-@pytest.mark.parametrize("shape", batches_with(TEXTS))
-def test_texts_beyond_the_limit_of_a_batch_make_several(shape, small):
-    batches = columns_of(batches_with(TEXTS)[shape])
-    assert len(batches) > 1
-    assert all(batch.column(1).nbytes <= 600 for batch in batches)
-    assert [t for batch in batches for t in batch.column(1).to_pylist()] == TEXTS
-    assert [i for batch in batches for i in batch.column(0).to_pylist()] == list(range(60))
-
-
-@pytest.mark.parametrize("shape", batches_with(TEXTS))
-def test_a_text_that_is_too_long_is_null_and_the_others_are_as_they_were(shape, small):
+def test_long_texts_make_several_batches_and_one_that_is_too_long_is_null(small):
     texts = [*TEXTS[:7], "y" * 5000, *TEXTS[7:], "é" * 51, "z" * 100]
-    found = [t for batch in columns_of(batches_with(texts)[shape]) for t in batch.column(1).to_pylist()]
-    assert found == [*TEXTS[:7], None, *TEXTS[7:], None, "z" * 100]
+    for shape, elements in batches_with(texts).items():
+        batches = columns_of(elements)
+        assert len(batches) > 1 and all(batch.column(1).nbytes <= 600 for batch in batches), shape
+        found = [t for batch in batches for t in batch.column(1).to_pylist()]
+        assert found == [*TEXTS[:7], None, *TEXTS[7:], None, "z" * 100], shape
+        assert [i for batch in batches for i in batch.column(0).to_pylist()] == list(range(63))
 
 
 def test_texts_that_lie_beyond_2_gib_of_a_batch_are_read():
@@ -259,20 +463,6 @@ def summing() -> SumRows:
     fn = SumRows(Release(asked, epsilon=1)._work.stages)
     fn.start_bundle()
     return fn
-
-
-def test_of_long_rows_few_wait():
-    """65,536 of 20 kB were 1.3 GB, of what no column needs too."""
-
-    class Row(dict):
-        __hash__ = object.__hash__
-
-    fn, alive = summing(), weakref.WeakSet()
-    for i in range(1000):
-        row = Row(id=i, text="short", other="x" * 1000)
-        alive.add(row)
-        assert not [*fn.process(row)] and len(alive) <= sizes.READ_ROWS
-        del row
 
 
 def test_of_long_texts_few_wait():
@@ -381,32 +571,3 @@ def test_a_fork_in_the_middle_of_a_stage_ends(stops, fork):
     told = fork.told(lambda: parts.extend(stages.partials(arriving(True))), EngineError)
     assert told == ("refused" if stops else "went on", "went on")
     assert parts == [*stages.partials(arriving(False))]
-
-
-@pytest.mark.long
-def test_stages_in_threads_spill_and_do_not_fail(two_at_once, monkeypatch):
-    """Four threads, each with more than its database holds."""
-    monkeypatch.setattr(stages_module, "STAGE_BYTES", 32 << 20)
-    schema = pa.schema([("id", pa.int64()), ("place", pa.int64()), ("x", pa.float64())])
-    table = sf.scan(schema, privacy_unit="id").group_by("place").bound(groups=3, rows=2)
-    asked = table.agg(
-        n=sf.count(), m=sf.mean("x", lower=0, upper=30), q=sf.quantiles("x", [0.5], lower=0, upper=30)
-    )
-    stages = Release(asked, epsilon=1, delta=1e-6, shards=1)._work.stages
-    order, parts = np.arange(60_000), []
-    for start in range(0, 120_000, 60_000):
-        unit = order + start
-        columns = [pa.array(unit // 3), pa.array(unit * 7919 % 1000), pa.array(unit % 31 * 1.0)]
-        parts += [p.data for p in stages.partials([pa.record_batch(columns, schema=schema)])]
-    done: list[int] = []
-
-    def work():
-        joined = stages.joined_partials(parts)
-        done.append(sum(len(p.data) > 0 for p in stages.totals(joined)))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(done) == 4

@@ -11,9 +11,9 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
+from tests.support.workers import LocalEngine
 
 from .made_rows import rows_of
-from .test_combined_on_workers import LocalEngine
 
 ROWS = pa.table({"id": [1, 1, 2, None], "town": ["A", "B", "A", "B"], "price": [1.0, 2.0, 3.0, 4.0]})
 TOWNS = sf.public(pa.table({"town": ["A", "A"], "region": ["n", "s"]}))

@@ -72,47 +72,28 @@ def test_the_module_is_there_without_what_it_needs(missing):
     )
 
 
-def test_no_java(machine, tmp_path):
-    machine.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        EngineError, match="Java 17.*none on the path, and JAVA_HOME is not set; install.*apt"
-    ):
-        sfumato.spark.session()
-
-
-def test_java_home_without_java(machine, tmp_path):
-    """JAVA_HOME goes before the path, as in Spark's own launcher."""
-    machine.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(EngineError, match=f"JAVA_HOME is '{tmp_path}', which has no bin/java; install"):
-        sfumato.spark.session()
-
-
 @pytest.mark.parametrize(
-    ("version", "number"), [("1.8.0_292", 8), ("11.0.2", 11), ("16", 16), ("17", None), ("21-ea", None)]
+    ("script", "by", "told"),
+    [
+        (None, "PATH", "Java 17.*none on the path, and JAVA_HOME is not set; install.*apt"),
+        (
+            None,
+            "JAVA_HOME",
+            "JAVA_HOME is '.*', which has no bin/java; install",
+        ),  # which goes before the path
+        (says("1.8.0_292"), "JAVA_HOME", "Java 17 or newer.*is Java 8;"),
+        (says("11.0.2"), "PATH", "is Java 11;"),
+        (says("16"), "JAVA_HOME", "is Java 16;"),
+        (says("17"), "JAVA_HOME", None),
+        (says("21-ea"), "PATH", None),
+        ("exit 1", "JAVA_HOME", "does not run"),
+        ("echo something", "JAVA_HOME", None),  # left to Spark
+    ],
 )
-def test_java_that_is_too_old(machine, java, tmp_path, version, number):
-    machine.setenv("JAVA_HOME", java(says(version)))
-    error = EngineError if number else AssertionError
-    with pytest.raises(error, match=f"Java 17 or newer.*is Java {number};" if number else "Spark is started"):
-        sfumato.spark.session()
-    assert (tmp_path / "calls").read_text() == "-version\n"
-
-
-def test_java_on_the_path_that_is_too_old(machine, java):
-    machine.setenv("PATH", f"{java(says('11.0.2'))}/bin")
-    with pytest.raises(EngineError, match="is Java 11;"):
-        sfumato.spark.session()
-
-
-def test_java_that_does_not_run(machine, java):
-    machine.setenv("JAVA_HOME", java("exit 1"))
-    with pytest.raises(EngineError, match="does not run"):
-        sfumato.spark.session()
-
-
-def test_java_that_names_no_version_is_left_to_spark(machine, java):
-    machine.setenv("JAVA_HOME", java("echo something"))
-    with pytest.raises(AssertionError, match="Spark is started"):
+def test_java_that_is_missing_or_too_old(machine, java, tmp_path, script, by, told):
+    home = java(script) if script else str(tmp_path)
+    machine.setenv(by, home if by == "JAVA_HOME" or not script else f"{home}/bin")
+    with pytest.raises(EngineError if told else AssertionError, match=told or "Spark is started"):
         sfumato.spark.session()
 
 
@@ -127,13 +108,17 @@ def test_where_else_java_may_come_from(machine, tmp_path):
                 sfumato.spark.session()
 
 
-@pytest.mark.parametrize("setting", ["spark.remote", "spark.api.mode"])
-def test_connect_is_refused(machine, setting):
-    with pytest.raises(EngineError, match=f"{setting} asks for Spark Connect"):
-        sfumato.spark.session(config={setting: "connect"})
-    machine.setenv("SPARK_REMOTE", "sc://there")
-    with pytest.raises(EngineError, match="SPARK_REMOTE asks for Spark Connect"):
-        sfumato.spark.session()
+def test_connect_is_refused(machine):
+    for setting in ("spark.remote", "spark.api.mode"):
+        with pytest.raises(EngineError, match=f"{setting} asks for Spark Connect"):
+            sfumato.spark.session(config={setting: "connect"})
+    for name, told in (
+        ("SPARK_REMOTE", "SPARK_REMOTE asks for Spark Connect"),
+        ("SPARK_CONNECT_MODE_ENABLED", "A session of Spark Connect that was started.*another process"),
+    ):
+        machine.setenv(name, "1")
+        with pytest.raises(EngineError, match=told):
+            sfumato.spark.session()
 
 
 @pytest.mark.parametrize(
@@ -158,21 +143,14 @@ def test_which_python_workers_run(machine, java, master, setting, variable, run)
     assert sfumato.spark.session().sparkContext.pythonExec == run
 
 
-def test_a_session_that_runs_is_given_again(spark):
-    assert type(spark) is SparkSession
-    shuffles = spark.conf.get("spark.sql.shuffle.partitions")
-    try:
-        assert sfumato.spark.session("again", {"spark.sql.shuffle.partitions": 7}) is spark
-        assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", shuffles)
-
-
 @pytest.mark.parametrize("thread", [False, True])  # each thread of Python has one of Java
-def test_a_session_that_runs_says_what_it_can_no_longer_take(spark, thread):
+def test_a_session_that_runs_is_given_again_and_says_what_it_can_no_longer_take(spark, settings, thread):
+    shuffles = "spark.sql.shuffle.partitions"
+    settings({shuffles: spark.conf.get(shuffles)})  # put back at the end
+
     def ask():
-        threads = spark.sparkContext.master
-        sfumato.spark.session("again", {"spark.master": threads, "spark.ui.enabled": False})
+        config = {"spark.master": spark.sparkContext.master, "spark.ui.enabled": False, shuffles: 7}
+        assert sfumato.spark.session("again", config) is spark and spark.conf.get(shuffles) == "7"
         for _ in range(2):
             with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
                 assert sfumato.spark.session("again", {"spark.ui.port": 4999}) is spark
@@ -188,9 +166,3 @@ def test_a_session_that_was_stopped_does_not_run(machine):
     machine.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(AssertionError, match="Spark is started"):
         sfumato.spark.session("again", {"spark.ui.port": 4999})
-
-
-def test_a_session_of_connect_in_this_process_is_told(machine):
-    machine.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    with pytest.raises(EngineError, match="A session of Spark Connect that was started.*another process"):
-        sfumato.spark.session()

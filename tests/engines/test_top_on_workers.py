@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb.stages import Stages
@@ -14,8 +13,6 @@ from sfumato.engines.worker_noise import TopWork
 from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import noise_free
-from sfumato.transformations import CountUnits
-from tests.support.cases import cases, definition, evaluated, generated, same, sort_key, unit_sum
 
 SIZES = {"a": 900, "b": 700, "c": 500, "d": 2}
 COLUMNS = pa.schema([("id", pa.int64()), ("key", pa.string())])
@@ -25,26 +22,6 @@ def table(sizes=SIZES):
     rows = [(u, key) for key, n in sizes.items() for u in range(n)] * 2
     ids, keys = zip(*rows, strict=True) if rows else ((), ())
     return pa.table([ids, keys], schema=COLUMNS)
-
-
-def largest_of(found, names, count):
-    """The definition: the first of all groups, by number from the largest on, and then by key."""
-    (name,) = names
-    order = sorted(found, key=lambda key: (-found[key].get(name, 0), sort_key(key)))
-    return {key: found[key] for key in order[:count]}
-
-
-@st.composite
-def asked(draw, engine):
-    case = draw(cases(engine, binding=False).filter(lambda c: c.keys))
-    whole = case.columns["x"][0] not in ("DOUBLE", "FLOAT", "DECIMAL(12,3)")
-    return replace(case, statistics=(draw(st.one_of(st.just(CountUnits()), unit_sum("s", "x", whole))),))
-
-
-@generated(40, case=asked, count=lambda engine: st.integers(1, 5))
-def test_the_largest_groups_are_those_of_the_definition(engine, case, count):
-    found = evaluated(engine(case.columns), replace(case.query(), largest=count))
-    assert same(found, largest_of(definition(case), case.statistics[0].names, count))
 
 
 def shards_of(rows, query, shards):
@@ -80,11 +57,17 @@ def test_no_shard_sends_more_groups_than_may_be_shown_and_one():
         assert sent == 11
     (batch,) = stages.merged(None, [d for parts in groups.values() for d in stages.collected(parts)], 1000)
     (here,) = question._engine.statistics(question._exact((question.statistic,)), 1000)
-    assert batch.to_pydict() == here.to_pydict() and batch.num_rows == 11
+    assert batch.to_pydict() == here.to_pydict()
+    # By number from the largest on, then by key; in order of keys.
+    order = sorted((-(5 + k % 7), f"k{k}") for k in range(300))[:11]
+    assert [(key, int(n)) for key, n in zip(*batch.to_pydict().values(), strict=True)] == sorted(
+        (key, -n) for n, key in order
+    )
 
 
-@pytest.mark.parametrize("keys", [None, ["a", "b", "c", "never"]])
-@pytest.mark.parametrize("by", [None, "id"])
+@pytest.mark.parametrize(
+    ("keys", "by"), [(None, None), (["a", "b", "c", "never"], "id")], ids=["private", "public"]
+)
 def test_workers_draw_what_one_machine_draws(keys, by):
     """With the same words the same groups and numbers, as exact numbers come in the same order."""
     rows = table()
@@ -134,59 +117,6 @@ def test_a_shard_is_cut_down_when_all_its_parts_are_there():
     assert merged([d for part in parts for d in stages.collected([part])]) != right.to_pydict()
 
 
-def words():
-    return SeededWords(11)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("keys", [None, ["a", "b", "c", "never"]])
-def test_on_spark(frame_of, keys):
-    spark = sf.scan(frame_of(table()), privacy_unit="id").top("key", k=3, keys=keys)
-    here = sf.scan(table(), privacy_unit="id").top("key", k=3, keys=keys)
-    options = {"epsilon": 3, "delta": 1e-9}
-    drawn = spark.release(**options, unsafe_words=words())
-    assert (
-        drawn.to_arrow().to_pydict() == here.release(**options, unsafe_words=words()).to_arrow().to_pydict()
-    )
-    assert drawn.to_arrow() is drawn.to_arrow() and drawn.spent == (3.0, 1e-9)
-    assert drawn.errors().num_rows == 3
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=50, because="noise of scale 0.2 against 30 people, and 200 between groups")
-@pytest.mark.parametrize("keys", [None, "given", "brought"])
-def test_on_beam(run, keys):
-    import apache_beam as beam
-
-    from sfumato.beam import Release, named
-
-    rows = sf.scan(COLUMNS if keys != "brought" else named("rows", COLUMNS), privacy_unit="id")
-    known = {"given": ["a", "b", "c", "never"], "brought": named("known", pa.schema({"key": pa.string()}))}
-    question = rows.top("key", k=3, keys=known.get(keys))
-    options = {"epsilon": 30, "delta": 1e-9}
-    transform = Release(question, **options, shards=3) if keys == "given" else question.release(**options)
-
-    def build(pipeline):
-        given = pipeline | beam.Create([table()])
-        if keys != "brought":
-            return given | transform
-        return {"rows": given, "known": pipeline | "Keys" >> beam.Create(["a", "c"])} | transform
-
-    found = sorted(run(build), key=lambda row: row["rank"])
-    # Of two keys that a pipeline brings, both are shown.
-    shown = ["a", "c"] if keys == "brought" else ["a", "b", "c"]
-    assert [row["key"] for row in found] == shown and [row["rank"] for row in found] == [
-        *range(1, len(shown) + 1)
-    ]
-    assert all(abs(row["units"] - SIZES[row["key"]]) < 30 for row in found)
-    assert transform.spent == (30.0, 1e-9) and "any number of groups" in str(transform.explain())
-    assert transform.half_width(0.9) < transform.half_width(0.9, simultaneous=True)
-    with pytest.raises(QueryError, match="half_width"):
-        Release(question, confidence=0.95, **options)
-    with pytest.raises(ParameterError):
-        question.release(**options, unsafe_words=words())
-
-
 def test_without_noise_workers_show_the_largest_in_order():
     question = sf.scan(table(), privacy_unit="id").top("key", k=4)
     stages, groups = shards_of(table(), question._exact((question.statistic,)), 2)
@@ -201,37 +131,81 @@ def test_without_noise_workers_show_the_largest_in_order():
 
 
 @pytest.mark.long
+def test_on_spark_the_largest_are_those_of_one_machine(frame_of):
+    """With the same words, asked in Python and in SQL."""
+    rows, found = table(), []
+    for source in (frame_of(rows), rows):
+        keys = ["a", "b", "c", "never"]
+        drawn = sf.scan(source, privacy_unit="id").top("key", k=3, keys=keys).release(
+            epsilon=3, unsafe_words=SeededWords(11)
+        )  # fmt: skip
+        found.append(drawn.to_arrow().to_pydict())
+        assert drawn.to_arrow() is drawn.to_arrow() and drawn.errors().num_rows == 3
+        text = (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000, delta = 1e-9, privacy_unit_column = id) "
+            "APPROX_TOP_COUNT(key, 1) AS key FROM visits"
+        )
+        top = sf.sql(text, tables={"visits": source})
+        assert top.spent == (1000.0, 1e-9) and top.to_arrow()["key"].to_pylist() == ["a"]
+    assert found[0] == found[1]
+
+
 @pytest.mark.flakiness(k=50, because="noise of scale 0.2 against 30 people, and 200 between groups")
-def test_of_tables_that_are_joined_and_of_no_rows(run):
+def test_one_pipeline_of_beam_shows_the_largest(run):
+    """Of private, given and brought keys, of joined tables, of nobody, and asked in SQL."""
     import apache_beam as beam
 
-    from sfumato.beam import named
+    from sfumato.beam import Release, named
 
     kinds = sf.public(pa.table({"key": [*SIZES], "kind": ["x", "y", "y", "z"]}))
     people = sf.scan(named("people", COLUMNS), privacy_unit="id")
     known = named("known", pa.schema({"key": pa.string()}))
-    joined = people.join(kinds, on="key").top("kind", k=2).release(epsilon=30, delta=1e-9)
-    nobody = people.top("key", k=2).release(epsilon=30, delta=1e-9)
-    no_keys = people.top("key", k=2, keys=known).release(epsilon=30)
+    options = {"epsilon": 30, "delta": 1e-9}
+    asked = people.top("key", k=3, keys=["a", "b", "c", "never"])
+    text = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 30, delta = 1e-9, privacy_unit_column = id) "
+        "APPROX_TOP_COUNT(key, 2) AS key FROM visits"
+    )
+    releases = {
+        "private": people.top("key", k=3).release(**options),
+        "given": Release(asked, **options, shards=3),
+        "brought": people.top("key", k=3, keys=known).release(epsilon=30),
+        "no keys": people.top("key", k=3, keys=known).release(epsilon=30),
+        "joined": people.join(kinds, on="key").top("kind", k=2).release(**options),
+        "nobody": people.top("key", k=2).release(**options),
+        "sql": sf.sql(text, tables={"visits": COLUMNS}),
+    }
 
     def build(pipeline):
         rows = pipeline | beam.Create([table()])
-        none, never = (
-            pipeline
-            | f"none {i}" >> beam.Create([table({})] if i else ["a"])
-            | f"keep {i}" >> beam.Filter(bool_of(i))
-            for i in (1, 0)
-        )
-        return [
-            {"people": rows} | "joined" >> joined,
-            none | "nobody" >> nobody,
-            {"people": rows, "known": never} | "no keys" >> no_keys,
-        ] | beam.Flatten()
+        nobody = rows | "nobody is" >> beam.Filter(lambda element: False)
+        keys = pipeline | "Keys" >> beam.Create(["a", "c"])
+        none = keys | "none is" >> beam.Filter(lambda element: False)
+        found = []
+        for name, release in releases.items():
+            given = {"brought": {"people": rows, "known": keys}, "no keys": {"people": rows, "known": none}}
+            brought = {"people": rows} if name == "joined" else nobody if name == "nobody" else rows
+            shown = given.get(name, brought) | name >> release
+            found.append(shown | f"tell {name}" >> beam.Map(lambda row, name=name: (name, row)))
+        return tuple(found) | beam.Flatten()
 
-    found = sorted(run(build), key=lambda row: row["rank"])
-    assert [row["kind"] for row in found] == ["x", "y"]  # of whom 700 are in both groups that are y
-    assert all(abs(row["units"] - n) < 30 for row, n in zip(found, (900, 700), strict=True))
-
-
-def bool_of(kept):
-    return (lambda element: True) if kept else (lambda element: False)
+    found = run(build)
+    rows = {
+        name: sorted((r for of, r in found if of == name), key=lambda row: row["rank"]) for name in releases
+    }
+    shown = {name: [row.get("key", row.get("kind")) for row in of] for name, of in rows.items()}
+    assert shown == {
+        "private": ["a", "b", "c"], "given": ["a", "b", "c"], "brought": ["a", "c"], "no keys": [],
+        "joined": ["x", "y"], "nobody": [], "sql": ["a", "b"],
+    }  # fmt: skip
+    assert [row["rank"] for row in rows["private"]] == [1, 2, 3]
+    assert all(abs(row["units"] - SIZES[row["key"]]) < 30 for row in rows["private"])
+    # 700 of whom are in both groups that are y.
+    assert all(abs(row["units"] - n) < 30 for row, n in zip(rows["joined"], (900, 700), strict=True))
+    given = releases["given"]
+    assert given.spent == (30.0, 1e-9) and "any number of groups" in str(given.explain())
+    assert given.half_width(0.9) < given.half_width(0.9, simultaneous=True)
+    with pytest.raises(QueryError, match="half_width"):
+        Release(asked, confidence=0.95, **options)
+    with pytest.raises(ParameterError):
+        asked.release(**options, unsafe_words=SeededWords(11))

@@ -32,7 +32,7 @@ SOURCE = ROOT / "src" / "sfumato"
 AREAS = (
     "planning", "contributions", "mechanisms", "payment", "engines", "noise", "dialect", "expressions", "sources",
     "framework", "accounting", "ledger", "certificate", "service", "tolerances", "audit", "error_bars", "commands",
-    "release", "guidance",
+    "release", "guidance", "workers",
 )  # fmt: skip
 # Imported before processes are forked, once for all.
 MODULES = ("pytest", "numpy", "pyarrow", "pyarrow.compute", "duckdb", "mpmath", "scipy.optimize", "gmpy2")
