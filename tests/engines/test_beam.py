@@ -193,7 +193,7 @@ def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
 
 
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
-    monkeypatch.setattr(sizes, "JOIN_PARTS", 4)
+    monkeypatch.setattr(sizes, "JOIN_PARTS", 1)
     monkeypatch.setattr(sizes, "SHUFFLE_BYTES", 0)
     monkeypatch.setattr(sizes, "SHUFFLE_PARTS", 1)
     # Of 97 units each is in three of four groups, so one group has 73 and is left out with a chance below e^-1000.

@@ -124,11 +124,13 @@ class Tables:
     """
 
     def __init__(self, opened: Opened, seed: int) -> None:
-        self._opened, self._seed = opened, seed
+        self._opened, self._seed, self._engines = opened, seed, dict[str, Any]()
         self.regions = sf.public(REGIONS)
 
     def _engine(self, name: str) -> Any:
-        return self._opened(name, rows_by_chance(name, self._seed))
+        if name not in self._engines:
+            self._engines[name] = self._opened(name, rows_by_chance(name, self._seed))
+        return self._engines[name]
 
     def of(self, name: str, *unit: str) -> Table[Any]:
         """Return a table with its privacy unit, which may be of several columns."""
@@ -221,6 +223,7 @@ def test_tables_made_of_tables_are_those_of_one_machine(name, seed, fixed_salt):
 CASES: dict[str, tuple[Callable[[Opened], sf.Question[Any]], dict[str, Any]]] = {
     "all, private groups": (all_of, {"noise": "gaussian", "confidence": 0.9}),
     "public groups": (lambda o: all_of(o, KEYS, FEW, groups=4), {"noise": "k_norm", "delta": 0}),
+    "nobody": (lambda o: all_of(o, [f"n{i}" for i in range(8)], {"n": sf.count()}), {"noise": "laplace", "delta": 0}),
     "everything": (lambda o: chain("everything", o).group_by("region", keys=["n", "s"]).bound(groups=1, rows=2).agg(n=sf.count()), {}),
     "lines": (
         lambda o: chain("lines of units of two columns", o).group_by("kind").bound(groups=2, rows=3).agg(n=sf.count()), {},

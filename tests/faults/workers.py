@@ -60,10 +60,6 @@ FAULTS = [
           "            self.name,\n            part.unit is None,\n        )", "            self.name,\n            engine._public,\n        )", TOGETHER),
     Fault("tables of two engines meet by foreign keys", ENGINE,
           "if not isinstance(owners, DistributedEngine) or owners.name != self.name:", "if not isinstance(owners, DistributedEngine):", TOGETHER),
-    Fault("any number of public rows is sent", COMBINED,
-          "for stream in streams) > PUBLIC_BYTES:", "for stream in streams) > 1 << 60:", TOGETHER),
-    Fault("units of several columns are sent without one of them", COMBINED,
-          "| ({t.unit} if t.unit else set())", "", "tests/engines/test_statistics_on_workers.py::test_tables_made_of_tables_are_those_of_one_machine[a private table-1]"),
     # The noise of workers.
     Fault("known words are taken on workers", ENGINE,
           "if unsafe_words is not None:", "if False:", f"{HERE}test_spark.py::test_refused_before_a_job"),
