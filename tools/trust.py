@@ -389,7 +389,7 @@ BASE = (
         ),
         (
             "tests/engines/test_work.py",
-            "tests/engines/test_statistics.py",
+            "tests/engines/test_statistics_on_workers.py",
             "tests/engines/test_combined_on_workers.py",
         ),
     ),
@@ -398,7 +398,7 @@ BASE = (
         "Spark",
         "each shard comes to one task, whole; a release is computed once; no error quotes a row",
         ("engines/spark/*.py",),
-        ("tests/engines/test_spark.py", "tests/engines/test_spark_errors.py"),
+        ("tests/engines/test_spark.py", "tests/engines/test_spark_releases.py"),
     ),
     Part(
         "Beam",

@@ -38,8 +38,6 @@ FAULTS = [
     Fault("keys that a column cannot hold become keys without a value", STAGES,
           'kept = " AND ".join(f"({n} IS NULL) = ({value} IS NULL)"', 'kept = " AND ".join(f"({n} IS NULL) = ({n} IS NULL)"',
           f"{KEYS}test_groups_are_those_that_were_brought"),
-    Fault("equal foreign keys go to two workers", STAGES,
-          'hash(CAST({compared(column, schema)} AS VARCHAR))', 'hash(CAST({identifier(column)} AS VARCHAR))', f"{HERE}test_combined_on_workers.py::test_units_and_foreign_keys_of_every_kind_meet[floats]"),
     Fault("totals have no order", STAGES,
           "sql.totals(self.group_shards), order=sql.total_order)", "sql.totals(self.group_shards))", f"{AGAIN}[False-True]"),
     Fault("what a foreign-key join gives has no order", COMBINED,
