@@ -47,7 +47,9 @@ THREADS = ["--runner=FnApiRunner"]
 
 
 @flakiness
-@pytest.mark.parametrize("options", [(), ("--runtime_type_check",)], ids=["", "types"])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--runtime_type_check",), marks=pytest.mark.long)], ids=["", "types"]
+)
 def test_elements_of_a_class_are_the_rows_that_the_function_says(run, options):
     """A row or several or none, of two collections. Beam encodes some elements to estimate sizes: an error would quote them."""
 

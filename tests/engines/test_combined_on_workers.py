@@ -21,9 +21,9 @@ from sfumato.query.tables.combined_tables import Reached
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import Part
 from sfumato.testing import recording
+from tests.support.engines import as_arrow
 from tests.support.workers import LocalEngine, exact, killing, statistics
 
-from .conftest import as_arrow
 from .test_statistics_on_workers import chain, on_workers, rows_by_chance
 
 near = pytest.mark.flakiness(k=100, because="noise of scale below 0.01 rounds to less than 1")
@@ -235,7 +235,7 @@ REFUSED = [
 
 
 def test_what_is_refused_on_one_machine_is_refused_with_the_same_words():
-    cases = [(ask, says, None) for ask, says in REFUSED] + [(None, "", t) for t in corpus("refused")[::30]]
+    cases = [(ask, says, None) for ask, says in REFUSED] + [(None, ".", t) for t in corpus("refused")[::30]]
     for ask, says, text in cases:
         said = []
         for opened in (DuckDBEngine.open, LocalEngine):
@@ -339,6 +339,7 @@ def test_groups_of_sql_may_be_those_of_a_data_frame(frame_of):
     assert {row["town"]: row["n"] for row in found} == {"Kiel": 0, "Ulm": 150}
 
 
+@pytest.mark.long
 def test_public_keys_and_time_zones_of_data_frames(spark, frame_of):
     people = sf.scan(frame_of(PEOPLE), privacy_unit="id")
     keys = people.group_by("town", keys=frame_of(LIES.select(["town"])))._public_keys
@@ -383,6 +384,7 @@ def test_records_and_diagnostics_on_spark_are_those_of_one_machine(frame_of, fix
 
 
 @near
+@pytest.mark.long
 def test_sql_joins_collections_and_rows_that_need_none_are_not_shuffled(run):
     """Public tables that are here or come as collections, and foreign keys of a catalog, in one pipeline."""
     import apache_beam as beam
@@ -404,7 +406,7 @@ def test_sql_joins_collections_and_rows_that_need_none_are_not_shuffled(run):
         "lines": {"source": given["lines"].remove(0), "foreign_keys": {"n": "people.id"}},
     }
     lines = sf.catalog({"tables": catalog}).table("lines").group_by("price", keys=[0.0, 39.0])
-    releases["lines"] = lines.bound(groups=1, rows=1000).agg(n=sf.count()).release(epsilon=10**6)
+    releases["lines"] = lines.bound(groups=3, rows=1000).agg(n=sf.count()).release(epsilon=10**6)
     people, towns = (sfumato.beam.named(n, held[n].schema) for n in ("people", "towns"))
     joined = sf.scan(people, privacy_unit="id").join(sf.public(towns), on="town")
     joined = joined.group_by("region", keys=["south", "west"]).bound(groups=1, rows=1).agg(n=sf.count())
@@ -433,7 +435,7 @@ def test_sql_joins_collections_and_rows_that_need_none_are_not_shuffled(run):
     assert close(rows["brought"]) and close(rows["here"])
     assert {row["price"]: row["n"] for row in rows["lines"]} == {0.0: 23, 39.0: 22}
     assert [(row["region"], row["n"]) for row in rows["by rows"]] == [("south", 150), ("west", 150)]
-    assert steps.count(("by rows", "CombinePerKey")) == 2 and ("here", "GroupByKey") in steps
+    assert steps.count(("by rows", "CombinePerKey")) == 2 and steps.count(("here", "CombinePerKey")) == 1
 
 
 def test_collections_are_told_apart_by_name():

@@ -54,6 +54,7 @@ def test_parts_of_one_shard_that_came_apart_are_refused():
 
 
 # Outputs.
+@pytest.mark.long
 def test_a_release_is_an_ordinary_data_frame(frame_of):
     frame = question(frame_of(ROWS)).release(**BUDGET, confidence=0.95)
     assert frame.columns == ["g", "n", "n_error", "s", "s_error", "m", "m_error"]

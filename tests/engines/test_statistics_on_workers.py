@@ -181,7 +181,7 @@ CHAINS: dict[str, Callable[[Tables], Table[Any]]] = {
         .join(t.owned("customers", "person"), on={"customer": "id", "person": "person"}).filter("age > 20")
     ),
 }  # fmt: skip
-QUICK = "everything", "lines of units of two columns", "weeks, each one row", "few rows"
+QUICK = "everything", "lines of units of two columns", "weeks, each one row"
 
 
 def chain(name: str, opened: Opened, seed: int = 0) -> Table[Any]:
@@ -197,7 +197,9 @@ def on_workers(seed: int) -> Opened:
 
 
 @pytest.mark.parametrize(
-    ("keys", "groups"), [(None, 9), (KEYS, 4), ("none", 1)], ids=["private", "public", "whole"]
+    ("keys", "groups"),
+    [(None, 9), (KEYS, 4), pytest.param("none", 1, marks=pytest.mark.long)],
+    ids=["private", "public", "whole"],
 )
 def test_all_statistics_are_those_of_one_machine(keys, groups, fixed_salt, small_sizes):
     expected = exact(all_of(here, keys), noise="gaussian")
@@ -386,7 +388,9 @@ def kinds_of_outputs(name: str, owners: bool) -> tuple[int, int]:
     return len(joins), len(totals)
 
 
-@pytest.mark.parametrize("many", [False, True])  # DuckDB is asked for many rows in other steps
+@pytest.mark.parametrize(
+    "many", [pytest.param(False, marks=pytest.mark.long), True]
+)  # DuckDB is asked for many rows in other steps
 @pytest.mark.parametrize("owners", [True, False])
 def test_what_is_computed_again_from_parts_in_another_order_is_the_same(
     owners, many, fixed_salt, monkeypatch
