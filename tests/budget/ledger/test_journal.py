@@ -470,7 +470,7 @@ def test_totals_and_parts_are_listed_over_all_who_ask(of_file):
     told = of_file.journal.audit()
     (finding,) = told.findings
     assert finding.kind == "part" and finding.entries == (whole, part) and finding.analysts == ("ann", "bob")
-    assert f"{whole} ask without, and {part} with" in finding.words and "job = 'z'" in finding.words
+    assert f"condition in {part} than in {whole}" in finding.words and "job = 'z'" in finding.words
 
 
 def test_what_differs_in_a_value_is_listed(of_file):
@@ -517,8 +517,8 @@ def test_refusals_are_listed_with_who_and_why(of_file):
         r"SELECT id\n- shop, eve: 9 questions FROM v"
     )
     assert ann == "shop, ann: 1 question (1 BudgetError), line 6; the last: n"
-    assert told.findings == () and "What was refused, at no cost:\n- shop, bob" in str(told)
-    assert "refused" not in str(of_file.journal.audit("shop")).partition("What was refused")[0]
+    assert told.findings == () and "Refused questions, at no charge:\n- shop, bob" in str(told)
+    assert "refused" not in str(of_file.journal.audit("shop")).partition("Refused questions")[0]
 
 
 def test_questions_that_have_nothing_to_do_with_each_other_are_not_listed(of_file):

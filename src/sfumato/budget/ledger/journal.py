@@ -135,9 +135,9 @@ class Journal:
         ...     ledger.create("hospital", epsilon=3)
         ...     _ = ledger.budget("hospital").spend("0.25", what="patients by year")
         ...     print(ledger.journal.audit())
-        1 question was asked. To look at, 0; whether one is meant badly, a person judges:
+        1 question was asked, with 0 findings for a person to judge:
         - nothing
-        What was told, in all (each cap bounds it, whatever was asked):
+        Privacy loss over all time:
         - hospital, all together: epsilon 0.25, delta 0
         """
         lines, accounts = self.lines(dataset), self._ledger.accounts(dataset)

@@ -336,16 +336,15 @@ class Audit(Told):
 
     def __str__(self) -> str:
         many = "1 question was" if self.asked == 1 else f"{self.asked:,} questions were"
-        said = [
-            f"{many} asked. To look at, {len(self.findings)}; whether one is meant badly, a person judges:"
-        ]
+        listed = "1 finding" if len(self.findings) == 1 else f"{len(self.findings):,} findings"
+        said = [f"{many} asked, with {listed} for a person to judge:"]
         said += [f"- {one}" for one in self.findings] or ["- nothing"]
         if self.refused:
-            said.append("What was refused, at no cost:")
+            said.append("Refused questions, at no charge:")
             said += [f"- {one}" for one in self.refused[:_LISTED]]
             if (more := len(self.refused) - _LISTED) > 0:
-                said.append(f"- and of {more:,} more who asked")
-        said += ["What was told, in all (each cap bounds it, whatever was asked):"]
+                said.append(f"- and those of {more:,} more analysts")
+        said += ["Privacy loss over all time:"]
         return "\n".join([*said, *(f"- {one}" for one in self.losses)])
 
 
@@ -376,7 +375,7 @@ def _single(asked: Sequence[Question]) -> Iterator[Finding]:
         texts = [*one.conditions, *one.expressions]
         about = [text for text in texts if one.unit & names(text)]
         if about:
-            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is asked about: {_quoted(about)}"
+            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is used: {_quoted(about)}"
             yield _finding("one unit", [one], words)
         elif (count := equalities(one.conditions)) >= _EQUALITIES:
             words = f"{count} conditions each ask for one value, so that few units may be left: "
@@ -400,8 +399,8 @@ def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
             if known not in seen:
                 seen.add(known)
                 less, more = (listed([one.entry for one in _unique(each)]) for each in (whole, parts))
-                words = f"{less} ask without, and {more} with, one condition more: {_quoted([condition])}; "
-                yield _finding("part", group, f"{words}their difference is the rest")
+                words = f"one more condition in {more} than in {less}: {_quoted([condition])}; "
+                yield _finding("part", group, f"{words}the difference is about the other rows")
 
 
 def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
@@ -421,7 +420,7 @@ def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
         known = (tuple(one.entry for one in group), shape)
         if known not in seen:
             seen.add(known)
-            words = f"they are the same but for a value in one condition: {_quoted(list(by_condition))}"
+            words = f"they differ only in a value of one condition: {_quoted(list(by_condition))}"
             yield _finding("literal", group, words)
 
 

@@ -58,14 +58,14 @@ class Verified(Told):
         else:
             lines = "1 line" if self.lines == 1 else f"{self.lines:,} lines"
             said = [
-                f"The journal of {self.where} is whole: {lines}, each behind the one before it. The ledger's "
-                "entries, caps, sums and answers are those that follow from it."
+                f"The journal of {self.where} is whole: {lines} with correct digests. The ledger's entries, "
+                "caps, sums and answers agree with it."
             ]
         said += self.notes
         if self.since is None:
             said.append(
-                "Not compared with an earlier head: who can write the ledger can write all of it anew. "
-                "Keep this one elsewhere, and give it to --head:"
+                "Not compared with an earlier head: anybody who can write the ledger can rewrite all of it. "
+                "Keep this head elsewhere, and pass it to --head:"
             )
         return "\n".join([*said, f"head {self.head}"])
 
