@@ -334,7 +334,7 @@ class Verification(Told):
         lines.append(f"Ledger: {_entered(receipt.ledger)}.")
         if receipt.bias:
             lines.append(receipt.bias)
-        lines.append("A receipt is not signed: who can change both files can make them agree.")
+        lines.append("A receipt is not signed: anybody who can change both files can make them agree.")
         return "\n".join(lines)
 
 
