@@ -144,17 +144,17 @@ def nothing_is_left_behind() -> Iterator[None]:
         pytest.fail(told, pytrace=False)
 
 
-ASKING = Path(__file__).parent / "tests" / "service" / "asking.py"
+SERVICE = Path(__file__).parent / "tests" / "support" / "service.py"
 PEOPLE, YEARS = 3_000, range(1984, 1989)
 
 
 @pytest.fixture(scope="session")
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     """Serve made-up visits to doctors, for the examples of the client."""
-    spec = importlib.util.spec_from_file_location("asking", ASKING)
+    spec = importlib.util.spec_from_file_location("local_service", SERVICE)
     assert spec is not None and spec.loader is not None
-    asking = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(asking)
+    local = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(local)
     visits = {"id": [i for i in range(PEOPLE) for _ in YEARS], "year": [*YEARS] * PEOPLE}
     visits |= {"age": [25 + i % 40 for i in visits["id"]], "docvis": [i % 7 for i in visits["id"]]}
     late = {"id": [*range(PEOPLE)], "year": [1988] * PEOPLE, "age": [64] * PEOPLE, "docvis": [1] * PEOPLE}
@@ -170,9 +170,9 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]
         "late_visits": own | {"source": pa.table(late), "columns": columns},
         "reforms": {"source": pa.table(reform), "public": True},
     }
-    asked = asking.Asked(tmp_path_factory.mktemp("clinic"), 5, declared)
-    with asking.served(asked) as url:
-        yield asked, url
+    service = local.LocalService(tmp_path_factory.mktemp("clinic"), 5, declared)
+    with local.served(service) as url:
+        yield service, url
 
 
 @pytest.fixture(autouse=True)
@@ -182,11 +182,11 @@ def analyst(request: pytest.FixtureRequest) -> None:
         "sfumato.client."
     ):
         return
-    asked, url = request.getfixturevalue("clinic")
-    asked.budgets.made.clear()
+    service, url = request.getfixturevalue("clinic")
+    service.budgets.made.clear()
     names = request.getfixturevalue("doctest_namespace")
     patch = request.getfixturevalue("monkeypatch")
-    for name, value in {"url": url, "token": asked.secrets["ann"]}.items():
+    for name, value in {"url": url, "token": service.secrets["ann"]}.items():
         patch.setitem(names, name, value)
 
 
