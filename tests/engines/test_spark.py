@@ -251,6 +251,7 @@ def test_refused_before_a_job(unreadable, no_job, settings):
             question(unreadable).release(**BUDGET)
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("it looks at which groups are shown, of 500 people each")
 def test_times_are_read_in_the_zone_that_is_named_and_a_widened_key_is_given_back(spark, settings):
     """Whatever the zone of Spark's session is, when the frame is scanned or the job runs. The sum of a BIGINT is a decimal."""

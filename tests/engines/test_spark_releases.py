@@ -154,8 +154,9 @@ def test_a_release_runs_no_second_time(spark, frame_of, tmp_path):
             yield batch
 
     rows = frame_of(ROWS)
+    kept = len(spark.sparkContext._jsc.getPersistentRDDs())
     frame = question(rows.mapInArrow(counted, rows.schema)).release(**BUDGET)
-    assert reads.value == 400
+    assert reads.value == 400 and len(spark.sparkContext._jsc.getPersistentRDDs()) == kept + 1
     seen = by_group(frame)
     assert frame.count() == 40 and by_group(frame.cache()) == seen
     frame.unpersist()

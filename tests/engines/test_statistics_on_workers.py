@@ -198,7 +198,11 @@ def on_workers(seed: int) -> Opened:
 
 @pytest.mark.parametrize(
     ("keys", "groups"),
-    [(None, 9), (KEYS, 4), pytest.param("none", 1, marks=pytest.mark.long)],
+    [
+        (None, 9),
+        pytest.param(KEYS, 4, marks=pytest.mark.long),
+        pytest.param("none", 1, marks=pytest.mark.long),
+    ],
     ids=["private", "public", "whole"],
 )
 def test_all_statistics_are_those_of_one_machine(keys, groups, fixed_salt, small_sizes):

@@ -151,6 +151,7 @@ def test_on_spark_the_largest_are_those_of_one_machine(frame_of):
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=50, because="noise of scale 0.2 against 30 people, and 200 between groups")
 def test_one_pipeline_of_beam_shows_the_largest(run):
     """Of private, given and brought keys, of joined tables, of nobody, and asked in SQL."""
