@@ -20,57 +20,13 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 
-# Tests of many like cases, each of which is told by few of them, mostly; and tests of one or two cases that take long, as
-# planted defects do, beside quicker ones of the same.
-MOSTLY_LONG = frozenset((Path(__file__).parent / "mostly_long.txt").read_text().split())
-# Tests that ask the same of each of many seeds, with the name of that parameter, and which part of the second tier's cases
-# stays there: one in so many, but of every other parameter each value. SFUMATO_LONG asks for all.
 LONG = bool(os.environ.get("SFUMATO_LONG"))
-REPEATED = {
-    test: (seed, int(every))
-    for test, seed, every in map(str.split, (Path(__file__).parent / "repeated.txt").read_text().splitlines())
-}
 
 
-def repeated(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of the second tier that differ from others in their seed alone, but for each one's share.
-
-    Which seeds a case has in the second tier goes by its place among the cases, so that each case has some.
-    """
-    cases: dict[str, list[Any]] = {}
-    for item in items:
-        if (test := item.nodeid.partition("[")[0]) in REPEATED:
-            cases.setdefault(test, []).append(item)
-    found = set[pytest.Item]()
-    for test, of_test in cases.items():
-        seed, every = REPEATED[test]
-        places: dict[str, int] = {}
-        for item in sorted(of_test, key=lambda item: item.nodeid):
-            beside = repr([value for name, value in sorted(item.callspec.params.items()) if name != seed])
-            place = places.setdefault(beside, len(places))
-            if (place + item.callspec.params[seed]) % every and item.get_closest_marker("long"):
-                found.add(item)
-    return found
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is mostly long, leave one case in three to the first tier: the same ones in every order.
-
-    One of fewer cases leaves none.
-    """
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        if test in MOSTLY_LONG and not item.get_closest_marker("long"):
-            cases.setdefault(test, []).append(item)
-    for found in cases.values():
-        for place, item in enumerate(sorted(found, key=lambda item: item.nodeid)):
-            if place % 3 or len(found) < 3:
-                item.add_marker(pytest.mark.long)
+    """Leave tests of the release check out, unless SFUMATO_LONG asks for them."""
     if not LONG:
-        left = repeated(items) | {item for item in items if item.get_closest_marker("release")}
-        items[:] = [item for item in items if item not in left]
+        items[:] = [item for item in items if not item.get_closest_marker("release")]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -214,15 +214,6 @@ def test_tests_named_beside_the_sources_exist() -> None:
     assert named and named <= set(re.findall(r"^def (test_\w+)", written, re.M))
 
 
-def test_tests_that_are_mostly_long_are_there() -> None:
-    """One that has another name now would be of the first tier with all its cases, and nobody would see it."""
-    tests = (ROOT / "tests" / "mostly_long.txt").read_text().split()
-    tests += [line.split()[0] for line in (ROOT / "tests" / "repeated.txt").read_text().splitlines()]
-    for line in tests:
-        file, _, name = line.partition("::")
-        assert f"\ndef {name}(" in (ROOT / file).read_text(), line
-
-
 def test_connections_to_sqlite_are_closed():
     """`with` ends a transaction alone, and from Python 3.13 on a connection that is left open fails some later test."""
     open_ones = re.compile(r"with sqlite3\.connect\(|create_engine\((?!.*NullPool)f?\"sqlite:")

@@ -12,8 +12,10 @@ import pytest
 import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.plan.noise_error import OFF_BY_TREE, ratio
+from sfumato.plan.noise_error import OFF_BY_TREE, OFF_OF_THREE, ratio
 from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
+from sfumato.plan.quantile_candidates import SPREAD, Places
+from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 FIELDS = [pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
@@ -111,6 +113,34 @@ def test_a_walk_down_a_tree_is_off_by_what_is_expected():
         assert measured_in_trees(law) == pytest.approx(OFF_BY_TREE, rel=0.08)
     # With a fourth more noise than there should be, it is farther.
     assert measured_in_trees(Loud(20)) > 1.15 * OFF_BY_TREE
+
+
+def chosen_of(ranks, rows, whole=False):
+    """How far 50,000 answers are off among so many evenly spread rows, of the deviation of a place."""
+    rng, n, spread = np.random.default_rng(3), 50_000, SPREAD * ranks
+    y = np.linspace(0.01, 40.0 + 10 * ranks, 10_000)
+    log = ranks * np.log(y) + 2 * ranks * np.log(spread + y) - y
+    share = np.exp(log - log.max())
+    deviation = math.sqrt((share * y**2).sum() / share.sum() / 3)
+    shift = 4.0 * ranks + 4.0 + spread  # about as they are aimed
+    within = rng.choice(y, n, p=share / share.sum())
+    ends = np.stack([within + spread, within, within + spread], axis=1)
+    near = rng.uniform(-1, 1, (n, 3)) * ends + np.array([-shift, 0, shift])
+    near.sort(axis=1)
+    margin = np.minimum(-near[:, 0], near[:, 2]) + rng.normal(0, 0.3 * deviation, n)
+    e = ChosenQuantile("q", "n", total="x", margin="m", lower=-1e9, upper=1e9, whole=whole, rank=0.5)
+    chosen = {"x": Places(near[:, None, :], shift)}
+    values = {"m": margin, "n": np.full(n, rows * shift)}
+    found = e.value(NoisyNumbers(values, {}, {}, {}, chosen))
+    return np.sqrt((found**2).mean()) / deviation
+
+
+@pytest.mark.parametrize("ranks", [1, 5])
+def test_an_answer_of_three_places_is_off_by_what_is_expected(ranks):
+    for whole in (False, True):
+        assert chosen_of(ranks, 20, whole) == pytest.approx(OFF_OF_THREE, rel=0.06)
+    # Of few rows, that are not evenly spread, the place in the middle is the answer.
+    assert chosen_of(ranks, 2) > 1.15 * OFF_OF_THREE
 
 
 # What is chosen.
