@@ -158,7 +158,7 @@ def on_beam(transform) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("fixed_salt")
-@pytest.mark.flakiness(k=20, because="each meets two assertions, of k = 20, or draws no noise")
+@pytest.mark.flakiness(k=19, because="each meets two assertions, of k = 20, or draws no noise")
 @pytest.mark.parametrize("case", ["private groups", "quantiles of all groups"])
 def test_a_record_of_workers_is_that_of_one_machine(frame_of, case, capfd):
     rows = test_k_norm.ROWS
