@@ -33,6 +33,12 @@ ASKED = dict(
 )  # fmt: skip
 
 
+@pytest.fixture(params=["duckdb", "stages"])
+def local_engine(request, openers):
+    """Each engine of one machine, as noise does not depend on the sizes at which it computes otherwise."""
+    return openers(request.param)
+
+
 def by_group(groups: int, units: int) -> pa.Table:
     """In each group the same units, each with one row; x runs through 0.0, 0.5, ... and n through 0..4."""
     ids = np.tile(np.arange(units), groups)
