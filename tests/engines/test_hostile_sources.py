@@ -157,13 +157,16 @@ def check_others(engine, keys: list[str], hostile: int) -> None:
 OPENED = [in_table, *(pytest.param(f, marks=pytest.mark.long) for f in (in_database, as_relation))]
 
 
+# DuckDB 2.0.0, the lowest version, crashes at views of such texts; 2.0.1, which the second tier runs with, does not.
+@pytest.mark.parametrize(
+    "kind", [*list(TEXT_TYPES)[:2], pytest.param(pa.string_view(), marks=pytest.mark.long)], ids=str
+)
 @pytest.mark.parametrize("opened", OPENED, ids=["in_table", "in_database", "as_relation"])
-def test_text_that_is_not_utf8(opened, tmp_path):
-    for kind in TEXT_TYPES:
-        if (engine := opened(rows_with(as_text(TEXTS, kind)), tmp_path)) is not None:
-            check_others(engine, ["upper(h)", "h || 'x'"], len(TEXTS))
-            none = str(len(OTHERS) + 6)
-            assert counted(engine, "h") == {"g0": "1", "a\0b": "1", "end": "1", "None": none}
+def test_text_that_is_not_utf8(opened, kind, tmp_path):
+    if (engine := opened(rows_with(as_text(TEXTS, kind)), tmp_path)) is not None:
+        check_others(engine, ["upper(h)", "h || 'x'"], len(TEXTS))
+        none = str(len(OTHERS) + 6)
+        assert counted(engine, "h") == {"g0": "1", "a\0b": "1", "end": "1", "None": none}
 
 
 @pytest.mark.parametrize("opened", OPENED, ids=["in_table", "in_database", "as_relation"])
