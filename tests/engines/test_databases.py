@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.engines.duckdb import databases, source_reader
+from sfumato.engines.sql import check_no_secret
 from sfumato.errors import EngineError, QueryError, SfumatoError, SqlError
 
 SECRET = "hunter2%"
@@ -204,6 +205,17 @@ def check_secret(error: BaseException | None) -> None:
     while error is not None:
         assert isinstance(error, SfumatoError) and "hunter" not in str(error) + repr(error)
         error = error.__context__
+
+
+def test_texts_with_a_user_in_an_address_are_refused():
+    address = "postgresql://ann:hunter 2@h/shop"
+    for text in [f"'{address}'", f'"{address}"', address, f"-- it's\n'{address}'", "'postgresql://ann:o''x@h'",
+                 '"postgresql://ann:o\'x@h"', "'postgresql://ann:a\nb@h'", "'https://h/a.csv?Token=x'"]:  # fmt: skip
+        with pytest.raises(SqlError, match="with its user in it"):
+            check_no_secret(f"SELECT 1 FROM {text} WHERE x = 1")
+    for text in ["'https://h/a' WHERE x LIKE '%@h'", "'https://h/a' WHERE s <> '' AND m = 'a@b'", "x -- https://h",
+                 "://" * 80_000]:  # of which each was once looked at to the end  # fmt: skip
+        check_no_secret(f"SELECT '@' FROM {text}")
 
 
 def test_no_error_has_the_password(tmp_path):
