@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from apache_beam.internal import pickler
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.sanitized_columns import parts, with_parts
+from sfumato.engines.duckdb.sanitized_columns import VIEWS, parts, with_parts, without_views
 from sfumato.engines.worker_secret import CallableSecret, Secret, sealed
 from sfumato.errors import EngineError, QueryError
 from sfumato.query import sizes
@@ -386,8 +386,8 @@ def _plain_type(field: pa.Field) -> pa.DataType:
         return _plain_type(field.with_type(field.type.value_type))
     if isinstance(field.type, _READ):
         return field.type
-    if field.type in _VIEWS:
-        return _VIEWS[field.type]
+    if field.type in VIEWS:
+        return VIEWS[field.type]
     if _extended(field):
         stored = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
         raise EngineError(
@@ -407,7 +407,7 @@ def _plain_type(field: pa.Field) -> pa.DataType:
 def _type_without_views(kind: pa.DataType) -> pa.DataType:
     """Return an Arrow type without views, of which Arrow takes no Beam rows."""
     if not kind.num_fields:
-        return _VIEWS.get(kind, kind)
+        return VIEWS.get(kind, kind)
     return with_parts(kind, [field.with_type(_type_without_views(field.type)) for field in parts(kind)])
 
 
@@ -459,8 +459,8 @@ def _bytes(column: pa.Array) -> int:
 def _lengths(column: pa.Array) -> np.ndarray:
     """Return about how many bytes each value of a Beam column has."""
     kind = column.type
-    if kind in _VIEWS:
-        return _lengths(column.cast(_VIEWS[kind]))
+    if kind in VIEWS:
+        return _lengths(without_views(column))
     if isinstance(column, pa.ExtensionArray):
         return _lengths(column.storage)
     if pa.types.is_dictionary(kind):
@@ -512,13 +512,8 @@ def named_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
         return None
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
-        return pa.DictionaryArray.from_arrays(column.indices, _without_views(column.dictionary))
-    return _without_views(column)
-
-
-def _without_views(column: pa.Array) -> pa.Array:
-    # A slice of a view has all bytes of the whole, and Arrow takes no values of it.
-    return column.cast(_VIEWS[column.type]) if column.type in _VIEWS else column
+        return pa.DictionaryArray.from_arrays(column.indices, without_views(column.dictionary))
+    return without_views(column)
 
 
 def arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
@@ -562,7 +557,6 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 # Extension types whose values are read as they are.
 _READ = pa.UuidType, pa.JsonType
 _ALIKE: tuple[Callable[[pa.DataType], bool], ...] = (

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb.ordering import order_by
+from sfumato.engines.duckdb.sanitized_columns import without_views
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.errors import QueryError
 from sfumato.query.arrow_columns import arrow_column
@@ -87,6 +88,7 @@ def typed_keys(
     session: duckdb.DuckDBPyConnection, keys: Sequence[str], table: pa.Table, schema: Schema
 ) -> pa.Table:
     """Return public keys with the key columns' types, sorted."""
+    table = pa.table([without_views(column) for column in table.columns], table.column_names)
     try:
         session.register("given", table)
     except duckdb.Error:

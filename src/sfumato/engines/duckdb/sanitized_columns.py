@@ -158,6 +158,8 @@ def _codes(keys: pa.Array) -> np.ndarray:
 # Reading JSON takes some 50 times its text, and DuckDB reads 2,048 values at once.
 JSON_BYTES = 1 << 18
 _TEXTS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+# DuckDB crashes at views of short texts that Arrow 24 cast; and a slice of views has all bytes of the whole.
+VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _COARSE = "s", "ms"
 # Types at some values of which DuckDB's reader of Parquet stops.
 _STOPPING = "VARCHAR", "TIME"
@@ -290,8 +292,9 @@ def sanitized_schema(schema: pa.Schema) -> pa.Schema:
 def sanitized(column: pa.Array, *, within: bool = False) -> pa.Array:
     """Return a sanitized Arrow column, which DuckDB reads as the same type whatever is in it.
 
-    Text that is not UTF-8 is NULL, also inside of a list, struct or map; so is a time in seconds or
-    milliseconds that does not fit microseconds, and a map with a key twice or with one that is NULL.
+    Views become texts and bytes with offsets. Text that is not UTF-8 is NULL, also inside of a list, struct
+    or map; so is a time in seconds or milliseconds that does not fit microseconds, and a map with a key twice
+    or with one that is NULL.
 
     Args:
         column: of any type.
@@ -307,16 +310,20 @@ def sanitized(column: pa.Array, *, within: bool = False) -> pa.Array:
     if not _needs_care(kind):
         return column
     if isinstance(column, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(kind, sanitized(column.storage))
+        storage = sanitized(column.storage)
+        if isinstance(kind, pa.JsonType):
+            kind = pa.json_(storage.type)
+        return pa.ExtensionArray.from_storage(kind, storage) if storage.type == kind.storage_type else storage
     if pa.types.is_dictionary(kind):
         return _sanitized_dictionary(column)
     if pa.types.is_run_end_encoded(kind):
-        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, sanitized(column.values), kind)
+        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, sanitized(column.values))
         return runs.slice(column.offset, len(column))
     if _coarse(kind):
         return _fitting(column)
     if kind.num_fields:
         return _sanitized_nested(column)
+    column = without_views(column)
     return column if _is_utf8(column) else pa.concat_arrays([*_without_bad_text(column)])
 
 
@@ -348,12 +355,16 @@ def _sanitized_nested(column: pa.Array) -> pa.Array:
 def decoded(column: pa.DictionaryArray) -> pa.Array:
     """Return the values of a dictionary in the places of their codes."""
     values = column.dictionary
-    long = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(values.type)
     # Under a NULL a code may stand for nothing.
     import pyarrow.compute as pc
 
     codes = pc.if_else(pc.less(column.indices, len(values)), column.indices, None)
-    return (values if long is None else values.cast(long)).take(codes)
+    return without_views(values).take(codes)
+
+
+def without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column of texts or bytes with offsets in place of views; any other one as it is."""
+    return column.cast(VIEWS[column.type]) if column.type in VIEWS else column
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -375,7 +386,7 @@ def _needs_care(kind: pa.DataType) -> bool:
         return pa.types.is_map(kind) or any(
             of.num_fields or pa.types.is_dictionary(of) or _needs_care(of) for of in inner
         )
-    return _is_text(kind) or _coarse(kind)
+    return _is_text(kind) or kind in VIEWS or _coarse(kind)
 
 
 def _sanitized_dictionary(column: pa.DictionaryArray) -> pa.Array:
