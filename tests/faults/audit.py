@@ -11,21 +11,14 @@ MECHANISMS = "tests/audit/test_mechanisms.py"
 OUTPUTS = "tests/audit/test_outputs.py"
 HISTOGRAM = "tests/audit/test_histogram.py"
 CLOSENESS = "tests/audit/test_closeness.py"
-PAGE = "tests/audit/test_page.py"
 FALSIFIER = "tests/audit/test_falsifier.py"
 
 FAULTS = [
     # The wealth of an audit, and what it says.
     Fault("each pair of datasets has all of the wealth", "audit/auditor.py",
           "- math.log(len(tests))\n            trace", "\n            trace", f"{AUDIT}::test_wealth_is_shared_by_pairs_features_and_bets"),
-    Fault("alpha is spent twice", "audit/audit_task.py",
-          "return -math.log(self.alpha) + _ROUNDING", "return -math.log(self.alpha) / 2", f"{AUDIT}::test_progress_is_told_after_each_batch"),
-    Fault("confidence is taken for its rest", "audit/auditor.py",
-          "needed = math.log(len(pairs) / (1 - confidence))", "needed = math.log(len(pairs) / confidence)", f"{AUDIT}::test_pairs_of_a_curve_share_the_confidence"),
     Fault("each pair of a curve has all of the confidence", "audit/auditor.py",
           "needed = math.log(len(pairs) / (1 - confidence))", "needed = math.log(1 / (1 - confidence))", f"{AUDIT}::test_pairs_of_a_curve_share_the_confidence"),
-    Fault("bounds of many pairs and numbers share no error", "audit/auditor.py",
-          "level = (1 - confidence) / (2 * shares)", "level = (1 - confidence) / 2", f"{AUDIT}::test_the_excess_bound_of_a_constant"),
     Fault("what a pass excludes has an error on one side alone", "audit/auditor.py",
           "(1 + pair.factor) * error", "error", f"{AUDIT}::test_the_excess_bound_of_a_constant"),
     Fault("draws that settled a number are judged by it", "audit/auditor.py",
@@ -37,9 +30,6 @@ FAULTS = [
     Fault("only the first direction is looked at", "audit/auditor.py",
           "for p, q in ((below_x, below_y), (below_y, below_x)):", "for p, q in ((below_x, below_y),):", f"{AUDIT}::test_what_a_pass_excludes_is_of_both_directions"),
     # Claims.
-    Fault("a claim is made stronger by rounding", "audit/claims.py",
-          'object.__setattr__(self, "epsilon", round_up(at_least_0(self.epsilon, "epsilon")))',
-          'object.__setattr__(self, "epsilon", float(at_least_0(self.epsilon, "epsilon")))', f"{DATASETS}::test_parameters_are_rounded_to_the_weaker_side"),
     Fault("e to the epsilon is rounded down", "audit/claims.py",
           "round_up(exp_bounds(Fraction(epsilon), 80)[1])", "float(exp_bounds(Fraction(epsilon), 80)[0]) * (1 - 2**-52)", f"{DATASETS}::test_e_to_the_epsilon_is_rounded_up"),
     Fault("a claim of zCDP has the delta of a larger epsilon", "audit/claims.py",
@@ -47,27 +37,17 @@ FAULTS = [
     Fault("a Gaussian claim takes mu for its square", "audit/claims.py",
           "gaussian_delta(exact * k / 2, exact * exact)", "gaussian_delta(exact * k / 2, exact)", f"{DATASETS}::test_gaussian_profile"),
     # Bets.
-    Fault("bets are made after a look at the present draws", "audit/bets.py",
-          "p, q = estimates(*past, self._samples)\n        self.promise", "p, q = estimates(*inside, len(x))\n        self.promise", f"{AUDIT}::test_bets_are_chosen_by_the_past_alone"),
     Fault("events are chosen after a look at the present draws", "audit/bets.py",
           "        past, inside = self._chosen(batch)\n", "        self._counts = self._counts[0] + 9 * batch[0], self._counts[1] + 9 * batch[1]\n        past, inside = self._chosen(batch)\n", f"{AUDIT}::test_bets_are_chosen_by_the_past_alone"),
-    Fault("a bet against e^epsilon pays as one against 1", "audit/bets.py",
-          "+ y * np.log(rest - s * factor)", "+ y * np.log(rest - s)", f"{ALARMS}::test_no_bet_gains_on_average_while_the_claim_holds"),
     Fault("a bet forgets delta", "audit/bets.py",
           "rest = 1 + c - s * claim.delta", "rest = 1 + c", f"{ALARMS}::test_no_bet_gains_on_average_while_the_claim_holds"),
     Fault("all bets on a feature have all of its wealth", "audit/bets.py",
           "float(np.logaddexp.reduce(self.log_wealth.ravel())) - math.log(self.log_wealth.size)", "float(np.logaddexp.reduce(self.log_wealth.ravel()))", f"{AUDIT}::test_wealth_is_shared_by_pairs_features_and_bets"),
-    Fault("replayed bets have all of their feature's wealth", "audit/bets.py",
-          "step = Step(number, self.log_weight - np.log(c.size), past", "step = Step(number, self.log_weight, past", f"{AUDIT}::test_bets_are_chosen_by_the_past_alone"),
     Fault("a leaf that is new decides about bets on it", "audit/bets.py",
           "        x, y = x.narrow(self._columns), y.narrow(self._columns)\n", "", f"{ALARMS}::test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it"),
     # One pair of datasets.
-    Fault("each feature has all of a pair's wealth", "audit/pair_audit.py",
-          "weight = _FIRST_BANK / len(new)", "weight = _FIRST_BANK", f"{AUDIT}::test_wealth_is_shared_by_pairs_features_and_bets"),
     Fault("calls that are forgotten give their wealth back", "audit/pair_audit.py",
           "self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)", "self.log_share = 0.0", f"{ALARMS}::test_wealth_of_vectorised_calls_is_lost_when_one_raises"),
-    Fault("a time that a whole call shares tells the side", "audit/pair_audit.py",
-          "if same[column] and first[column] != code:", "if same[column] and first[column] != first[column]:", f"{ALARMS}::test_a_time_that_a_whole_call_shares_is_found"),
     Fault("what a call is like as a whole tells the side", "audit/pair_audit.py",
           "                if found != self._form:\n", "                if not found:\n", f"{ALARMS}::test_calls_that_return_their_outputs_in_another_way_are_made_singly"),
     # Mechanisms.
@@ -77,17 +57,11 @@ FAULTS = [
           "if fingerprint(after) != fingerprinted:", "if fingerprint(after) != fingerprint(after):", f"{MECHANISMS}::test_a_changed_dataset"),
     Fault("places in memory are outputs", "audit/mechanisms.py",
           "return _ADDRESS.sub(lambda found: f\"{found[0].partition('0x')[0]}0x...\", text)", "return text", f"{OUTPUTS}::test_what_is_read_does_not_tell_where_in_memory_an_output_lies"),
-    Fault("fewer outputs than asked for are taken", "audit/mechanisms.py",
-          "if lengths != {size}:", "if None in lengths:", f"{MECHANISMS}::test_wrong_number_of_outputs"),
     # Outputs and what is looked at.
     Fault("a whole number is the float that it equals", "audit/output_columns.py",
           'tokens[i] = self.vocabulary.code("an int" if not isinstance(value, bool) else str(value))', "pass", f"{OUTPUTS}::test_different_outputs_stay_different"),
     Fault("the sign of a zero is lost", "audit/output_columns.py",
           "if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):", "if not math.isfinite(value):", f"{OUTPUTS}::test_a_draw_is_read_alike_beside_whatever_other_draws"),
-    Fault("the keys of a mapping are lost", "audit/output_leaves.py",
-          "yield from _mapping(output, path, around)", "yield from list(_mapping(output, path, around))[1:]", f"{OUTPUTS}::test_different_outputs_stay_different"),
-    Fault("sets are read in the order of their hashes", "audit/output_leaves.py",
-          "{', '.join(sorted(word(v, depth + 1) for v in value))}", "{', '.join(word(v, depth + 1) for v in value)}", f"{OUTPUTS}::test_what_is_read_does_not_tell_where_in_memory_an_output_lies"),
     Fault("the classifier sees one side alone", "audit/output_features.py",
           "side = np.concatenate([np.ones(len(x)), -np.ones(len(y))])", "side = np.concatenate([np.ones(len(x)), np.ones(len(y))])", f"{AUDIT}::test_small_shifts_of_many_coordinates_are_found_by_a_score"),
     # Datasets.
@@ -107,18 +81,10 @@ FAULTS = [
     # Closeness.
     Fault("each check of a sample has all of alpha", "audit/closeness/law_checks.py",
           "c.probability > alpha / len(checks)", "c.probability > alpha", f"{CLOSENESS}::test_checks_share_alpha_and_a_given_function_has_none_of_density"),
-    Fault("two sides of a count cost one", "audit/closeness/law_checks.py",
-          "np.minimum(1.0, 2 * least)", "np.minimum(1.0, least)", f"{CLOSENESS}::test_counts_are_never_below_the_truth"),
     Fault("repeats are said to be rarer than they are", "audit/closeness/law_checks.py",
           "mu = n * (n - 1) / 2 * most", "mu = n * (n - 1) / 8 * most", f"{CLOSENESS}::test_repeats_are_bounded"),
-    Fault("cells of a sample have all of its error each", "audit/closeness/law_checks.py",
-          'return Check("cells", min(1.0, float(found[worst]) * len(found)), text)', 'return Check("cells", min(1.0, float(found[worst])), text)', f"{CLOSENESS}::test_checks_are_no_rarer_than_they_say"),
     Fault("a distance is said to be rarer than it is", "audit/closeness/law_checks.py",
           "2 * math.exp(-2 * n * largest**2)", "2 * math.exp(-4 * n * largest**2)", f"{CLOSENESS}::test_checks_are_no_rarer_than_they_say"),
-    Fault("two sides of an uneven share cost one", "audit/closeness/two_samples.py",
-          "np.minimum(1.0, 2 * np.minimum(above, below))", "np.minimum(1.0, np.minimum(above, below))", f"{CLOSENESS}::test_shares_of_counts_are_never_below_the_truth"),
-    Fault("all slopes of a shift have all of its evidence", "audit/closeness/two_samples.py",
-          "float(np.logaddexp.reduce([ratio for ratio, _ in found])) - math.log(len(found))", "float(np.logaddexp.reduce([ratio for ratio, _ in found]))", f"{CLOSENESS}::test_each_probability_is_as_rare_as_it_says_over_all_labels"),
     Fault("sets of pooled draws have all of the error each", "audit/closeness/two_samples.py",
           "min(1.0, float(found[worst]) * len(found)), text", "min(1.0, float(found[worst])), text", f"{CLOSENESS}::test_each_probability_is_as_rare_as_it_says_over_all_labels"),
     # Reports.
@@ -131,8 +97,6 @@ FAULTS = [
           "broken = distance > bound", "broken = distance >= bound", f"{FALSIFIER}::test_no_honest_claim_is_broken_and_each_is_reached"),
     Fault("inputs lie further apart than asked", "audit/falsifier/falsification.py",
           "        if not apart <= self.room:\n            return None\n", "", f"{FALSIFIER}::test_domains_of_ones_own_take_their_members_from_the_caller"),
-    Fault("members need not be of the domain", "audit/falsifier/falsification.py",
-          "if not transformation.input_domain.contains(given):", "if not transformation:", f"{FALSIFIER}::test_bad_input"),
     Fault("maps are judged at the largest distance alone", "audit/falsifier/falsification.py",
           "if distance <= bound and apart < self.room and", "if distance <= bound and apart < 0 and", f"{FALSIFIER}::test_maps_are_judged_at_the_distance_between_the_inputs_too"),
     Fault("what floats break is called broken in exact numbers", "audit/falsifier/falsification.py",

@@ -11,7 +11,6 @@ PREVIEW = f"{GUIDANCE}/test_preview.py"
 BOUNDS = f"{GUIDANCE}/test_automatic_bounds.py"
 LIMITS = f"{GUIDANCE}/test_automatic_limits.py"
 ADVICE = "tests/advice/test_advice.py"
-ANALYSIS = "tests/engines/test_analysis.py"
 
 FAULTS = [
     # Diagnostics.
@@ -19,19 +18,13 @@ FAULTS = [
           "        if not self._done:\n            self._check_home()", "        if confidence != 0.95 or not self._done:\n            self._parts = None\n            self._check_home()", f"{DIAGNOSTICS}::test_drawn_once_in_one_place"),
     Fault("the share of public keys without rows is that of keys with some", "guidance/diagnostics.py",
           "min(max(1 - row[name] / keys, 0.0), 1.0)", "min(max(row[name] / keys, 0.0), 1.0)", f"{DIAGNOSTICS}::test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows"),
-    Fault("a bound that clamps nothing is to be wider", "guidance/diagnostics.py",
-          "    if share - bar <= SMALL:\n", "    if share + bar <= 0:\n", f"{DIAGNOSTICS}::test_a_binding_limit_speaks_up_with_what_to_ask"),
     # Shifts.
     Fault("shifts forget the limit of groups", "guidance/counted_rows.py",
           'limits = {"groups": "in_groups", "rows": "in_group", "total_rows": "in_all"}', 'limits = {"rows": "in_group", "total_rows": "in_all"}', f"{SHIFTS}::test_every_statistic_has_its_shift"),
-    Fault("shifts of values beyond bounds stop at the bounds", "guidance/counted_rows.py",
-          "self.upper - self.lower, 0.0 if limited or not self.binds else BEYOND", "self.upper - self.lower, 0.0", f"{SHIFTS}::test_every_statistic_has_its_shift"),
     Fault("a unit stays as its rows do", "guidance/counted_rows.py",
           "ELSE 1.0 - exp({a} + {b} - {c} - {d}) END", "ELSE exp({a} + {b} - {c} - {d}) END", f"{SHIFTS}::test_units_and_their_sums_with_a_limit_of_rows_in_all"),
     Fault("a shift of a variance takes the mean for 0", "guidance/shifts.py",
           "found = (products[i, j] - square).scaled(half[i] * half[j])", "found = products[i, j].scaled(half[i] * half[j])", f"{SHIFTS}::test_every_statistic_has_its_shift"),
-    Fault("lower is said of what is higher", "guidance/shifts.py",
-          'way = "higher" if self.shift > 0 else "lower"', 'way = "lower" if self.shift > 0 else "higher"', f"{SHIFTS}::test_shifts_are_those_of_exact_numbers"),
     Fault("quantiles with limits have the ends of a place beside theirs", "guidance/shifts.py",
           "low, high = places[first][0], places[last][1]", "low, high = places[max(first - 1, 0)][0], places[max(last - 1, 0)][1]", f"{SHIFTS}::test_quantiles_have_a_shift_of_their_value"),
     # Previews and expected errors.
@@ -41,20 +34,8 @@ FAULTS = [
           "math.ceil(value / unit)", "math.floor(value / unit)", f"{PREVIEW}::test_the_smallest_budget_reaches_the_goal_and_less_does_not"),
     Fault("a preview shows the median error as that of 95%", "guidance/simulated_groups.py",
           'found[name] = float(np.quantile(off, confidence, method="higher"))', 'found[name] = float(np.quantile(off, confidence / 2, method="higher"))', f"{PREVIEW}::test_errors_and_bars_are_those_of_many_releases"),
-    Fault("a preview's groups have a tenth of their units", "guidance/simulated_groups.py",
-          "np.repeat(np.arange(units), rows)", "np.repeat(np.arange(units) // 10, rows)", f"{PREVIEW}::test_errors_and_bars_are_those_of_many_releases"),
-    Fault("a preview needs no numbers within the bounds", "guidance/simulated_groups.py",
-          "        if not low < mean < high:\n", "        if False:\n", f"{PREVIEW}::test_means_are_checked_and_said"),
-    Fault("a group is shown for sure", "guidance/expected_error.py",
-          "    if selection is None:\n        return np.ones(len(mean))", "    if True:\n        return np.ones(len(mean))", f"{ANALYSIS}::test_the_chance_to_be_shown_is_that_of_a_sum_of_coins"),
-    Fault("expected noise is that of both sides", "guidance/expected_error.py",
-          "squares += ((up - down) / 2) ** 2", "squares += (up - down) ** 2", f"{GUIDANCE}/test_expected_error.py::test_what_is_assumed_seen_and_exact_have_one_error"),
     Fault("expected noise forgets all numbers but one", "guidance/expected_error.py",
           "squares += ((up - down) / 2) ** 2", "squares = ((up - down) / 2) ** 2", f"{GUIDANCE}/test_expected_error.py::test_what_is_assumed_seen_and_exact_have_one_error"),
-    Fault("what a random choice moves is left out of an analysis", "guidance/expected_error.py",
-          "return np.sqrt(np.maximum(total, 0.0))", "return 0 * np.sqrt(np.maximum(total, 0.0))", f"{ANALYSIS}::test_it_is_what_pipelinedp_defines"),
-    Fault("expected quantiles are one rank further", "guidance/quantile_errors.py",
-          'at = np.searchsorted(before[1:], wanted, side="left")', 'at = np.searchsorted(before[1:], wanted, side="left") + 1', "tests/engines/test_analysis_of_choices.py::test_quantile_of_passes_over_what_counts_nothing"),
     Fault("errors of outputs are compared without their weights", "plan/noise_error.py",
           'own = {name: float(known.get(name or "", least)) for name in one}', "own = {name: 1.0 for name in one}", "tests/plan/test_weights.py::test_the_choice_of_noise_follows_weights"),
     Fault("a sum's expected error forgets its centre", "plan/noise_error.py",
@@ -75,8 +56,6 @@ FAULTS = [
           "left -= found[-1]", "left -= found[-1] // 2", f"{ADVICE}::test_the_division_has_the_smallest_sum"),
     Fault("a question gets less than it needs", "advice/advise.py",
           "own[:few] = np.inf", "own[:1] = np.inf", f"{ADVICE}::test_a_division_adds_up_whatever_the_costs"),
-    Fault("weights of questions do not matter", "advice/advise.py",
-          "return found * float(self.asked.weight)", "return found", f"{ADVICE}::test_weights_move_epsilon"),
     Fault("advice begins without the budget for its releases", "advice/advise.py",
           "    if budget is not None:\n        _check_enough(request, budget)", "    if False:\n        _check_enough(request, budget)", f"{ADVICE}::test_a_budget_must_have_enough_for_all_of_it"),
     Fault("looks of an advice are not paid", "advice/advise.py",

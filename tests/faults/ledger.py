@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.faults.fault import Fault
 
 HERE = "tests/budget/ledger/"
-AGAIN, EDITS, ENTRIES, JOURNAL, LEDGER, PLACES, PROCESSES = (
-    f"{HERE}test_{name}.py"
-    for name in ("again", "edits", "entries", "journal", "ledger", "places", "processes")
+AGAIN, EDITS, JOURNAL, LEDGER, PLACES, PROCESSES = (
+    f"{HERE}test_{name}.py" for name in ("again", "edits", "journal", "ledger", "places", "processes")
 )
 CHANGED = f"{JOURNAL}::test_what_was_changed_is_found_where_it_is"
 WHO = f"{AGAIN}::test_who_asks_which_version_and_what_the_owner_publishes"
@@ -52,14 +51,12 @@ FAULTS = [
           'mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))\n        of = JOURNAL.c.question == key if', 'mine = JOURNAL.c.dataset == dataset\n        of = JOURNAL.c.question == key if', f"{AGAIN}::test_a_request_with_a_key_pays_once"),
     Fault("refusals are written without end", SOURCE + "journal.py", "        elif today == 1:\n", "        else:\n", f"{JOURNAL}::test_who_is_refused_without_end_fills_no_disk"),
     # What was changed by hand.
-    Fault("a changed line is not seen", SOURCE + "journal_lines.py", "elif row.sha256 != after(digest, row.content):", "elif False:", CHANGED),
     Fault("a line that is found as another is not seen", SOURCE + "journal_lines.py", "elif not found_as_written(row):", "elif False:", CHANGED),
     Fault("a journal without its end goes on", SOURCE + "journal_lines.py", "    if digest != kept:\n        raise", "    if False:\n        raise", f"{JOURNAL}::test_a_journal_that_lost_its_end_pays_for_nothing"),
     Fault("a cap that was raised by hand is spent", SOURCE + "journal_lines.py",
           "if any(said.get(name) != cell for name, cell in cap_cells(kept).items()):", "if False:", f"{EDITS}::test_a_cap_that_is_raised_spent_and_put_back_is_found"),
     Fault("a head of other lines is one of these", SOURCE + "journal_verify.py", "elif then != (now if number else digest(begins)):", "elif False:", f"{JOURNAL}::test_whoever_writes_all_of_it_anew_is_found_by_the_head_alone"),
     Fault("lines that were cut off are not missed", SOURCE + "journal_verify.py", "    if last < number:\n", "    if False:\n", f"{JOURNAL}::test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone"),
-    Fault("a changed entry is not seen", SOURCE + "journal_verify.py", 'elif dict(line.detail["entered"]) != entry:', "elif False:", CHANGED),
     Fault("an entry that was put in is not seen", SOURCE + "journal_verify.py", "for number in sorted(entries.keys() - seen):", "for number in ():", CHANGED),
     Fault("a changed answer is not seen", SOURCE + "journal_verify.py", "if held != said.pop(number, None):", "if not said.pop(number, None):", CHANGED),
     Fault("a day that was set ahead is not seen", SOURCE + "journal_verify.py",

@@ -7,17 +7,12 @@ from tests.faults.fault import Fault
 RELEASE = "tests/release"
 RECEIPT = f"{RELEASE}/test_receipt.py"
 DIGEST = f"{RECEIPT}::test_tables_that_differ_have_digests_that_differ"
-FORKS = "tests/engines/test_ownership.py"
 SAMPLING = f"{RELEASE}/test_sampling.py"
 DERIVED = f"{RELEASE}/test_comparison.py"
 NUMPY = "tests/query/test_query.py::test_statistics_are_those_of_numpy"
 
 FAULTS = [
     # Drawing once.
-    Fault("a child process draws its parent's release", "release/release.py",
-          "        self._check_home()\n        if self._started:", "        if self._started:", f"{FORKS}::test_a_child_draws_no_noise"),
-    Fault("a release that failed can be drawn again", "release/release.py",
-          "        self._started = True\n        return self._drawn()", "        return self._drawn()", "tests/engines/test_ownership.py::test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing"),
     Fault("an object that took over attributes is at home", "ownership.py",
           "return made_in == process() and owner() is self", "return made_in == process()", "tests/test_ownership.py::test_attributes_that_moved_to_another_object_are_refused"),
     Fault("a child is at home where its parent is", "ownership.py",
@@ -45,8 +40,6 @@ FAULTS = [
           'files = [source, f"{source}.wal", *_matching(source)]', 'files = [source, f"{source}.wal"]', "tests/engines/test_files.py::test_a_source_is_not_written_over"),
     Fault("texts of a CSV file are formulas", "release/release_files.py",
           """_replaced(column, f"^{FORMULA}", r"'\\1")""", """_replaced(column, f"^{FORMULA}", r"\\1")""", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
-    Fault("names in a CSV file are formulas", "release/release_files.py",
-          "[guarded(name) for name in batch.schema.names]", "list(batch.schema.names)", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
     Fault("a quote of a text is taken for a guard", "display/formatting.py",
           "and _FORMULA.match(text) else text", "else text", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
     Fault("a workbook cuts whole numbers of 16 digits", "release/release_files.py",
@@ -54,12 +47,8 @@ FAULTS = [
     # Digests and receipts.
     Fault("a digest takes floats for shorter ones", "release/table_digest.py",
           "bits = array.cast(pa.float64())", "bits = array.cast(pa.float32(), safe=False).cast(pa.float64())", f"{RECEIPT}::test_the_smallest_change_of_a_number"),
-    Fault("a digest takes NULL for 0", "release/table_digest.py",
-          'texts[place] = "null"', "pass", DIGEST),
     Fault("a digest does not see cells that change rows", "release/table_digest.py",
           "_lines([texts[name] for name in names], table.num_rows)", "_lines([sorted(texts[name]) for name in names], table.num_rows)", f"{RECEIPT}::test_cells_that_were_exchanged_between_rows"),
-    Fault("a digest cuts times to seconds", "release/table_digest.py",
-          "np.datetime_as_string(moments, kind.unit)", 'np.datetime_as_string(moments, "s", casting="unsafe")', f"{RECEIPT}::test_the_digest_of_dates_by_hand"),
     Fault("a digest has no names", "release/table_digest.py",
           'json.dumps(names, separators=(",", ":"))', 'json.dumps([], separators=(",", ":"))', DIGEST),
     Fault("columns that were added agree with a receipt", "release/answer_digest.py",
@@ -85,8 +74,6 @@ FAULTS = [
     Fault("1 and true are one value of the canonical form", "release/canonical_form.py",
           "        case None | bool() | int() | str():\n            return value\n        case float():", "        case None | int() | str():\n            return int(value) if isinstance(value, bool) else value\n        case float():", f"{RELEASE}/test_canonical.py::test_values_that_differ_stay_different"),
     # Comparisons, shares, ratios.
-    Fault("a difference of two groups has the noise of one", "release/group_comparison.py",
-          "half = _tolerance(places[0][0], estimate, failure, 2)", "half = _tolerance(places[0][0], estimate, failure, 1) / 2", f"{DERIVED}::test_comparisons_hold_as_often_as_they_say"),
     Fault("a ratio of two groups has half of its interval", "release/group_comparison.py",
           "sides.append(_at(interval(numbers, failure / 2), row))", "sides.append(_at(interval(numbers, min(0.9, 4 * failure)), row))", f"{DERIVED}::test_comparisons_hold_as_often_as_they_say"),
     Fault("a share is held against no noise of the other groups", "release/group_comparison.py",
@@ -97,11 +84,7 @@ FAULTS = [
           "return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)", "return numbers.noises.quotient(numbers.values, first.linear, second.linear, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
     Fault("bars of all numbers at once are those of each", "query/aggregates/estimate.py",
           "self.interval(numbers, (1 - confidence) / among)", "self.interval(numbers, 1 - confidence)", "tests/release/test_bars.py::test_simultaneous_bars_exist_at_any_confidence"),
-    Fault("a mean is over rows without a value, too", "query/aggregates/estimate.py",
-          "- (null_count if numbers.levels else np.maximum(null_count, 0.0))", "- 0 * null_count", NUMPY),
     # Sampling error.
-    Fault("the upper end of a Poisson mean is for one fewer", "release/sampling_error.py",
-          "gammainccinv(high + 1, tail)", "gammainccinv(high, tail)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),
     Fault("ends of a share are for one no fewer", "release/sampling_error.py",
           "betaincinv(np.where(there, ones, 1.0), zeros + 1, tail)", "betaincinv(np.where(there, ones, 1.0), zeros, tail)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),
     Fault("the entropy of a mean is four times as surprising", "release/sampling_error.py",
@@ -117,8 +100,6 @@ FAULTS = [
           '    _check_same_units("union", left, right)\n', "", "tests/engines/test_composite_units.py::test_what_has_no_such_unit_is_refused"),
     Fault("units in several groups are added up in totals", "query/group_totals.py",
           "if isinstance(aggregate, CountPrivacyUnits) and groups > 1:", "if False:", "tests/plan/test_totals.py::test_questions_that_are_refused"),
-    Fault("totals of whole numbers do not add up", "query/group_totals.py",
-          "whole += first < missing[at]", "pass", "tests/plan/test_totals.py::test_whole_parts_add_up_and_are_near"),
     Fault("a total says that it is of other keys", "query/group_totals.py",
           "return sum(1 << keys - 1 - i for i in range(keys)", "return sum(1 << i for i in range(keys)", "tests/plan/test_totals.py::test_sets_that_are_shown"),
     Fault("steps of a series come in any order", "query/group_totals.py",
@@ -126,8 +107,6 @@ FAULTS = [
     # Statistics as they are shown.
     Fault("a variance forgets that its squares are centred", "query/aggregates/sum_mean_variance.py",
           "numbers.values[self.squares] / count + self.square_centre - mean**2", "numbers.values[self.squares] / count - mean**2", NUMPY),
-    Fault("a covariance forgets the product of the means", "query/aggregates/regression.py",
-          "/ rows + shift - means[0] * means[1])", "/ rows + shift)", "tests/query/test_cross.py::test_rows_that_lack_a_value_do_not_count"),
     Fault("the bar of a covariance takes the mean product for exact", "query/aggregates/regression.py",
           "return mean_product.shifted(shift) - squared", "return mean_product.map(lambda _: mean_product.middle).shifted(shift) - squared", "tests/query/test_cross.py::test_bars_hold_the_exact_numbers[laplace-400]"),
     Fault("coefficients of a singular design are shown", "query/aggregates/regression.py",
@@ -143,8 +122,6 @@ FAULTS = [
           "if not unique or not set(unique) <= {self.unit, *self.keys}:", "if not unique:", "tests/engines/test_one_row.py::test_elsewhere_a_limit_is_asked_for"),
     Fault("limits are set after the largest groups are asked", "api/table.py",
           "if (self.groups, self.rows, self.total_rows) != (None, None, None):", "if False:", "tests/engines/test_top.py::test_refused_before_anything_is_read"),
-    Fault("diagnostics have their part beside the whole budget", "api/question.py",
-          "epsilon = whole - beside", "epsilon = whole", "tests/guidance/test_diagnostics.py::test_budgets_add_up_exactly"),
     Fault("diagnostics by themselves are not paid", "api/question.py",
           "made.paid = payment(budget, [told], what, form=form, made_up=engine.made_up)()", "made.paid = payment(None, [told], what, form=form, made_up=True)()", "tests/guidance/test_diagnostics.py::test_a_budget_pays_for_both"),
     Fault("a share counts beside an epsilon", "api/question.py",
@@ -160,6 +137,4 @@ FAULTS = [
           "    if isinstance(one, str):\n        return escaped(one)\n    return f", "    if isinstance(one, str):\n        return one\n    return f", "tests/display/test_cards.py::test_each_place_of_a_card_is_escaped"),
     Fault("escape codes reach a terminal", "display/formatting.py",
           "c if c.isprintable() or c in allowed else", "c if c.isprintable() or c in allowed or c == '\\x1b' else", "tests/display/test_cards.py::test_each_place_of_a_card_is_escaped"),
-    Fault("a fraction that is near is written as exact", "display/formatting.py",
-          "        if Fraction(text) == whole:\n", "        if math.isclose(float(text), whole):\n", "tests/display/test_cards.py::test_exact_numbers_are_short_and_say_where_they_are_not_exact"),
 ]  # fmt: skip
