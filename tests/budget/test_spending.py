@@ -65,7 +65,7 @@ def test_without_delta_epsilons_add_up_and_no_more():
     for _ in range(1000):
         budget.spend("0.001")
     assert budget.remaining == Remaining(0.0, 0.0, 0.0)
-    with pytest.raises(BudgetError, match="so that 1e-12 is lacking"):
+    with pytest.raises(BudgetError, match="and 1e-12 more is needed"):
         budget.spend("1e-12")
 
 

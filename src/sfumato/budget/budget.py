@@ -187,8 +187,8 @@ class Account:
         over = max(limit[place] - total[place], Fraction(0))
         number = six_digits(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={number} is more than is left of {self.called}: {six_digits(over)}, "
-            f"so that {round_up(value - limit[place] + total[place]):g} is lacking"
+            f"{name}={number} is more than is left of {self.called}: {six_digits(over)} is left, "
+            f"and {round_up(value - limit[place] + total[place]):g} more is needed"
         )
 
     def _sums_refusal(self, asked: Spent) -> str:

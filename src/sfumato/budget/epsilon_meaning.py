@@ -117,26 +117,25 @@ class EpsilonMeaning(Told):
     def __str__(self) -> str:
         """Return what epsilon means, in sentences."""
         lines = [
-            f"With epsilon {float(self.epsilon):g}, whoever knows everybody else's rows, and sees the "
-            f"release, changes the odds that a person is in the table by a factor of {self.odds:.3g} at "
-            "most, whatever the person's rows are.",
-            "Asked whether the person is in it, as likely as not, they are right "
-            f"{_percent(self.guessed)} of the time at most, and 50% without the release.",
+            f"With epsilon {float(self.epsilon):g}, the release changes the odds that a person is in the "
+            f"table by a factor of at most {self.odds:.3g}, even for a reader who knows everybody else's "
+            "rows, and whatever the person's rows are.",
+            "If a fair coin decides whether the person is in the table, this reader guesses right at most "
+            f"{_percent(self.guessed)} of the time, and 50% without the release.",
             *(
-                f"A belief of {_percent(b.before)} that the person is in it, before the release, is one of "
-                f"{_percent(b.least)} to {_percent(b.most)} after."
+                "A reader who believes before the release that the person is in the table with probability "
+                f"{_percent(b.before)} believes {_percent(b.least)} to {_percent(b.most)} after it."
                 for b in self.beliefs
             ),
         ]
         if self.delta:
             lines.append(
-                f"All that but for a chance of delta, 1 in {float(1 / self.delta):,.0f}, of which nothing is "
-                "said."
+                f"Delta is the probability that these limits do not hold: 1 in {float(1 / self.delta):,.0f}."
             )
         lines.append(
-            "All this is about whether the person is in the table. For which of two sets of rows the person "
-            "has, take twice the epsilon. And it is about what a release tells of this one person: that "
-            "smoking is unhealthy is learned from other people, and holds for smokers who are in no table."
+            "These limits are about whether the person is in the table. For which of two sets of rows the "
+            "person has, double epsilon. They do not cover facts about people in general: that smoking is "
+            "unhealthy is learned from other people, and also holds for smokers who are in no table."
         )
         return "\n".join(lines)
 

@@ -384,7 +384,7 @@ def _selection_content(rule: GroupSelection, groups: int, epsilon: Fraction) -> 
             "epsilon_per_group": str(rule.epsilon),
             "delta_per_group": str(rule.delta),
             "share": round_up(rule.epsilon * groups / epsilon),
-            "text": f"Show a group with the truncated geometric rule: half the time at {half} units.",
+            "text": f"Show a group by the truncated geometric rule, with an even chance at {half} units.",
         }
     return content | {
         "threshold": half,

@@ -97,7 +97,7 @@ def no_budget() -> tuple[Charge, ...]:
 
 @cache
 def _say_once() -> None:
-    LOG.warning("%s", f"{NO_BUDGET} (Said once.)")
+    LOG.warning("%s", f"{NO_BUDGET} (This warning is shown once.)")
 
 
 def check_budget(budget: object) -> None:

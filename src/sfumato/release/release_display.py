@@ -134,11 +134,12 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
         return f"{groups:,} shown: all, as they are public"
     half = f"{selection['kept_half_the_time_at_units']:,}"
     if groups:
-        return f"{groups:,} shown, chosen privately: a group of {half} units shows half the time"
+        how = f"a group of {half} units has an even chance of being shown"
+        return f"{groups:,} shown, chosen privately: {how}"
     limit = "max_rows_contributed" if "rows_per_unit" in content["limits"] else "max_groups_contributed"
     return (
-        f"none shown: a group needs about {half} units to show half the time. Ask for larger groups, "
-        f"spend a larger epsilon or delta, or lower {limit}"
+        f"none shown: a group needs about {half} units for an even chance of being shown. "
+        f"Ask for larger groups, spend a larger epsilon or delta, or lower {limit}"
     )
 
 
