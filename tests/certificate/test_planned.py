@@ -17,7 +17,7 @@ from sfumato.certificate.description import read
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise.centred_noise import CentredGaussian
-from sfumato.plan.plan_description import certified
+from sfumato.plan.plan import certified
 from tests.certificate.planned import KINDS, ROWS, plans, plans_of_largest, releases
 from tests.support.changed_plans import changed_top
 

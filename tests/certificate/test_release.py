@@ -15,14 +15,14 @@ import pytest
 import sfumato as sf
 from sfumato.api import largest_groups
 from sfumato.budget import Loss
-from sfumato.budget import certified_loss as checking
-from sfumato.budget.certified_loss import proved
+from sfumato.budget import loss as checking
 from sfumato.budget.epsilon_delta import ExactCost
+from sfumato.budget.loss import proved
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey
 from sfumato.plan import planning
-from sfumato.plan.plan_description import Claim, certified, describe
+from sfumato.plan.plan import Claim, certified, describe
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
 from tests.support.changed_plans import changed_top, scaled, without_certificate

@@ -11,11 +11,11 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Loss
-from sfumato.budget.certified_loss import proved
 from sfumato.budget.epsilon_delta import ExactCost
+from sfumato.budget.loss import proved
 from sfumato.errors import RefusalError
 from sfumato.plan import planning
-from sfumato.plan.plan_description import Claim, describe
+from sfumato.plan.plan import Claim, describe
 
 
 def planned(keys=None, unit="id", **options):

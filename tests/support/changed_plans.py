@@ -49,7 +49,7 @@ def scaled(plan: Plan, factor: Fraction | int) -> Plan:
 def without_certificate() -> Iterator[Certificate]:
     """Remove the check: every description has the certificate of something else."""
     other = certify(PLANS["laplace"])
-    modules = ("plan.plan_description", "measurements.stratified_survey", "release.receipt")
+    modules = ("plan.plan", "measurements.stratified_survey", "release.receipt")
     patches = [patch(f"sfumato.{module}.proved", lambda *_: other) for module in modules]
     for one in patches:
         one.start()

@@ -27,8 +27,7 @@ from sfumato.guidance.inferred_bounds import (
 )
 from sfumato.guidance.inferred_limits import ContributionQuery, contribution_query
 from sfumato.noise import Words
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import Claim
+from sfumato.plan.plan import Claim, Plan
 
 # The cost of histograms of values relative to a query of contributions: there are two or three.
 _OF_VALUES = 2

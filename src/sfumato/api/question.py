@@ -30,8 +30,7 @@ from sfumato.guidance.preliminary_queries import (
 from sfumato.names import Helpful, foreign_names
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import Claim
+from sfumato.plan.plan import Claim, Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import Aggregate, Automatic
 from sfumato.query.engine_protocol import Engine

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-from sfumato.budget.closed_forms import gaussian_mu, pure_epsilon, pure_mu, zcdp_epsilon, zcdp_rho
+from sfumato.budget.closed_forms import gaussian_mu, pure_epsilon, zcdp_epsilon, zcdp_rho
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled, exact, visible
@@ -126,7 +126,7 @@ class Concentrated(PrivacyFilter):
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return the rho and the event probability that a query adds to the zCDP filter."""
-        return self.rho(spent.loss), spent.loss.least_delta
+        return spent.loss.rho, spent.loss.least_delta
 
     def epsilon(self, left: Fraction) -> Fraction:
         """Return an epsilon whose rho fits what is left in the zCDP filter."""
@@ -140,12 +140,7 @@ class Concentrated(PrivacyFilter):
         """Return how a query takes a share in the zCDP filter."""
         limit, delta = self.limit
         begin = root_down(2 * share * limit)
-        return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: self.rho(loss) / limit)
-
-    @staticmethod
-    def rho(loss: Loss) -> Fraction:
-        """Return the rho of a loss in the zCDP filter, without its distinguishing events."""
-        return _of_parts(loss, loss.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
+        return Way(("laplace", "k_norm"), begin, share * delta, lambda _, loss: loss.rho / limit)
 
 
 class Squares(PrivacyFilter):
@@ -155,7 +150,7 @@ class Squares(PrivacyFilter):
 
     def price(self, spent: Spent) -> tuple[Fraction, Fraction]:
         """Return the mu^2 and the event probability that a query adds to the Gaussian-DP filter."""
-        return self._square(spent.loss), spent.loss.least_delta
+        return spent.loss.mu_squared, spent.loss.least_delta
 
     def epsilon(self, left: Fraction) -> Fraction:
         """Return an epsilon whose mu^2 fits what is left in the Gaussian-DP filter."""
@@ -169,20 +164,7 @@ class Squares(PrivacyFilter):
         """Return how a query takes a share in the Gaussian-DP filter."""
         limit, delta = self.limit[0], share * self.limit[1]
         begin = Loss(gaussian=share * limit).epsilon(delta)
-        return Way(("gaussian",), begin, delta, lambda _, loss: self._square(loss) / limit)
-
-    @staticmethod
-    def _square(loss: Loss) -> Fraction:
-        return _of_parts(loss, loss.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
-
-
-def _of_parts(loss: Loss, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
-    """Return the price in a filter of all parts of a loss except its distinguishing events."""
-    laplace = sum((of_pure(rate) * count for rate, count in loss.laplace), Fraction(0))
-    if loss.pure is not None:  # a bound of all of them together
-        laplace = min(laplace, of_pure(loss.pure))
-    others = sum((of_pure(epsilon) * count for epsilon, _, count in loss.approximate), Fraction(0))
-    return gaussian + laplace + others
+        return Way(("gaussian",), begin, delta, lambda _, loss: loss.mu_squared / limit)
 
 
 @lru_cache(1024)  # a ledger asks at each payment

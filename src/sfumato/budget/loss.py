@@ -1,15 +1,17 @@
-"""What one release may reveal of a privacy unit: its composed privacy loss, and the measure of losses."""
+"""What one release may reveal of a privacy unit: its composed loss, and the certificate that bounds it."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import expm1
 from math import log2 as float_log2
 from typing import Any
 
-from sfumato.budget.closed_forms import gaussian_delta, joined_delta
+from sfumato.budget.closed_forms import gaussian_delta, joined_delta, pure_mu
 from sfumato.budget.epsilon_delta import (
     admissible_amount,
     admissible_count,
@@ -17,10 +19,11 @@ from sfumato.budget.epsilon_delta import (
     admissible_epsilon,
 )
 from sfumato.budget.loss_distributions import average, falling_average, mixture, pld_deltas
+from sfumato.certificate import Certificate, CertificateError, certify
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
-from sfumato.errors import BudgetError
-from sfumato.exact.library_settings import Isolated
+from sfumato.errors import BudgetError, RefusalError
+from sfumato.exact.library_settings import Isolated, unaffected
 from sfumato.exact.outward_rounding import log2
 from sfumato.exact.root_finding import crossing, log_ratio
 from sfumato.framework.measures import Measure
@@ -28,6 +31,7 @@ from sfumato.framework.measures import Measure
 ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
 SMALLEST = Fraction(1, 2**56)  # below this, masses of distributions are rounded too much to be used alone
 WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution
+_LONGEST_KEPT = 2**16  # characters of a description; those of long series take some MB each
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,9 +122,21 @@ class Loss(Isolated, Spelled):
         )
 
     @property
+    @unaffected
     def basic_epsilon(self) -> Fraction:
         """The epsilon of the loss by basic composition, without Gaussian noise."""
         return self._laplace_total() + sum((e * n for e, _, n in self.approximate), Fraction(0))
+
+    @property
+    @unaffected
+    def rho(self) -> Fraction:
+        """The rho of the loss in zero-concentrated DP, without its distinguishing events."""
+        return self._added(self.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
+
+    @property
+    def mu_squared(self) -> Fraction:
+        """The mu^2 of the loss in Gaussian DP, without its distinguishing events."""
+        return self._added(self.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
 
     @property
     def least_delta(self) -> Fraction:
@@ -217,6 +233,14 @@ class Loss(Isolated, Spelled):
             return self.pure
         return sum((rate * count for rate, count in self.laplace), Fraction(0))
 
+    def _added(self, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
+        """Return a measure of all parts of the loss, added up, except its distinguishing events."""
+        laplace = sum((of_pure(rate) * count for rate, count in self.laplace), Fraction(0))
+        if self.pure is not None:  # a bound of all of them together
+            laplace = min(laplace, of_pure(self.pure))
+        others = sum((of_pure(epsilon) * count for epsilon, _, count in self.approximate), Fraction(0))
+        return gaussian + laplace + others
+
     def _leak(self) -> Fraction:
         kept = Fraction(1)
         for _, delta, count in self.approximate:
@@ -301,3 +325,53 @@ class PrivacyLoss(Measure):
     def within(self, loss: Loss, budget: tuple[Fraction, Fraction]) -> bool:
         """Whether a loss has at most the budget's delta at the budget's epsilon."""
         return loss.delta(budget[0]) <= budget[1]
+
+
+def proved(description: Mapping[str, Any], loss: Loss | None = None) -> Certificate:
+    """Return the certificate of a release, if the charged loss is at least the certified one.
+
+    Args:
+        description: everything that is drawn, and the claim (docs/certificate.md).
+        loss: the loss that a budget pays; None if the budget pays epsilon and delta alone.
+    Raises:
+        RefusalError: the release may lose more than it claims or pays, or something is unknown.
+    """
+    text = json.dumps(description)
+    try:
+        found = _certified(text) if len(text) <= _LONGEST_KEPT else certify(json.loads(text))
+    except CertificateError as refusal:
+        raise _refused(str(refusal)) from None
+    for what, paid, least in () if loss is None else _paid(loss, found):
+        if least is not None and paid < least:
+            raise _refused(f"{what} of {float(paid):.6g} would be paid, and {float(least):.6g} is proved")
+    return found
+
+
+# The text of a description says all that is drawn, so that equal questions are certified once.
+@lru_cache(maxsize=256)
+def _certified(text: str) -> Certificate:
+    return certify(json.loads(text))
+
+
+def _paid(loss: Loss, found: Certificate) -> tuple[tuple[str, Any, Any], ...]:
+    """Return, for each measure of loss that budgets charge, the charged and the certified value."""
+    one = [(epsilon, delta) for epsilon, delta, times in loss.approximate if times == 1]
+    if len(one) == len(loss.approximate) == 1 and not (loss.gaussian or loss.laplace or loss.additive_delta):
+        # One mechanism of any kind: budgets know its epsilon, and its delta as a chance of events.
+        ((epsilon, delta),) = one
+        if delta >= found.delta:
+            return (("an epsilon", epsilon, found.epsilon),)
+    pure = None if loss.gaussian else loss.basic_epsilon
+    return (
+        ("a pure epsilon", pure, None if pure is None else found.pure),
+        ("a squared mu", loss.gaussian, found.mu_squared),
+        ("a rho", loss.rho, found.rho),
+        ("a chance of events", loss.least_delta, found.events),
+    )
+
+
+def _refused(problem: str) -> RefusalError:
+    return RefusalError(
+        f"release: its certificate is refused, so nothing is read, charged or drawn: {problem}. This is a "
+        "mistake in sfumato; please report it"
+    )

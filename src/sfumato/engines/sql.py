@@ -20,7 +20,7 @@ from sfumato.engines.scan import SparkFrame, as_collection, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
 from sfumato.guidance.preliminary_queries import check_complete
 from sfumato.names import helpful
-from sfumato.plan.plan_description import Claim, Described
+from sfumato.plan.plan import Claim, Described
 from sfumato.query.error_bars import Bars
 from sfumato.query.schema import own_name, spelled
 from sfumato.query.tables.public_table import PublicTable

@@ -26,8 +26,7 @@ from sfumato.engines.worker_secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import certified
+from sfumato.plan.plan import Plan, certified
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.error_bars import UNBIASED, Bars, Bias

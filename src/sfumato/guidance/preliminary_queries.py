@@ -27,8 +27,7 @@ from sfumato.guidance.inferred_bounds import (
 from sfumato.guidance.inferred_limits import limit_inference
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import Claim
+from sfumato.plan.plan import Claim, Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import (
     Automatic,

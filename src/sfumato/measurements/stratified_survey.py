@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike
 
 from sfumato.budget import gaussian_mu
 from sfumato.budget.calibration import ROOM
-from sfumato.budget.certified_loss import proved
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
+from sfumato.budget.loss import proved
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article

@@ -28,7 +28,7 @@ from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import Helpful, foreign_names
 from sfumato.ownership import Owned
-from sfumato.plan.plan_description import Described, describe
+from sfumato.plan.plan import Described, describe
 from sfumato.plan.serialization import packed, restored_release, unpacked
 from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.error_bars import Bars, Bias, checked_confidence

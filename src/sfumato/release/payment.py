@@ -13,7 +13,7 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.ledger import Entry, LedgerBudget, PriorAnswer
 from sfumato.errors import ParameterError, SfumatoError
-from sfumato.plan.plan_description import Described, certified, total
+from sfumato.plan.plan import Described, certified, total
 from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.query import Query
 

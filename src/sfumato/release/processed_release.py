@@ -19,7 +19,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.noise.laws import Floats
 from sfumato.plan.explanation import Explanation
-from sfumato.plan.plan_description import Described
+from sfumato.plan.plan import Described
 from sfumato.plan.serialization import DetachedComputation
 from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.error_bars import Bars, Bias, check_error_names

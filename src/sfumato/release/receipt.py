@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato import __version__
-from sfumato.budget.certified_loss import proved
 from sfumato.budget.epsilon_delta import ExactCost
+from sfumato.budget.loss import proved
 from sfumato.certificate import Certificate
 from sfumato.certificate.certificate import as_certified, checked
 from sfumato.dataclass import dataclass
@@ -23,7 +23,7 @@ from sfumato.display.formatting import price
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.parameters import canonical_bytes
 from sfumato.files import checked_place, replacing
-from sfumato.plan.plan_description import Described, describe
+from sfumato.plan.plan import Described, describe
 from sfumato.release.answer_digest import Answer, ColumnDigest, differences, opened, unique_names
 from sfumato.release.payment import Charge
 

@@ -17,8 +17,7 @@ from sfumato.errors import ParameterError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import NoisyBatch
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import Described, certified
+from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_bytes
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean

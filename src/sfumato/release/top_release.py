@@ -14,8 +14,7 @@ from sfumato.display.cards import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
-from sfumato.plan.plan import Plan
-from sfumato.plan.plan_description import Described, certified
+from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.arrow_columns import arrow_column
