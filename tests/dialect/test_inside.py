@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -12,11 +11,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
-from sfumato.dialect.private_selects import inner_tables
-from sfumato.dialect.sql_tokens import Cursor
 from sfumato.errors import QueryError, SqlError
 from tests.engines.made_rows import bits, rows_of
 from tests.support.tiers import one_in
+from tests.support.verdicts import verdicts
 
 ROWS = {
     "orders": pa.table({
@@ -40,18 +38,12 @@ def tables() -> dict[str, sf.Table | sf.PublicTable]:
     }
 
 
-def corpus(verdict: str) -> list[tuple[str, str]]:
-    entries = (Path(__file__).parent / "inside.txt").read_text().split("\n== ")[1:]
-    found = [tuple(entry.strip().split("\n", 1)) for entry in entries]
-    return [(says, text) for says, text in found if says.startswith(verdict)]
-
-
 def made(text: str) -> sf.Table:
     known = tables()
     return known["orders"].sql(text, tables=known)
 
 
-@pytest.mark.parametrize(("_", "text"), one_in(6, corpus("same")))
+@pytest.mark.parametrize(("_", "text"), one_in(6, verdicts("inside.txt", "same")))
 def test_rows_are_those_of_duckdb(_, text):
     asked = made(text)
     session = duckdb.connect()
@@ -65,7 +57,7 @@ def test_rows_are_those_of_duckdb(_, text):
     assert all(a == b.casefold() for a, b in zip(names, asked.schema, strict=True) if "(" not in a)
 
 
-@pytest.mark.parametrize(("verdict", "text"), one_in(6, corpus("refused")))
+@pytest.mark.parametrize(("verdict", "text"), one_in(6, verdicts("inside.txt", "refused")))
 def test_what_is_not_unit_local_is_refused(verdict, text):
     with pytest.raises(QueryError) as caught:
         made(text)
@@ -141,40 +133,6 @@ HEAD = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, "
     "max_groups_contributed = 100, max_rows_per_group = 100) "
 )
-ASKED = [
-    "@DP COUNT(*) AS n FROM (SELECT customer, age FROM customers) AS s(id, years) WHERE s.years > 35",
-    "@DP COUNT(*) AS n FROM (SELECT id, count(*) AS c FROM orders GROUP BY id) AS s WHERE s.c > 1",
-    "@DP SUM(s.c, contribution_bounds_per_group => (0, 10)) AS n FROM (SELECT id, count(*) AS c FROM orders GROUP BY id) AS s",
-    "WITH p AS (SELECT id, count(*) AS c FROM orders GROUP BY id) @DP c, COUNT(*) AS n FROM p GROUP BY c ORDER BY c",
-    "WITH p AS (SELECT id, count(*) AS c FROM orders GROUP BY id), t AS (@DP COUNT(*) AS n FROM p) SELECT n + 1 AS m FROM t",
-    "SELECT n + 1 AS m FROM (WITH p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p) AS t",
-    "WITH p(id, k) AS (SELECT id, max(n) FROM orders GROUP BY id) @DP COUNT(*) AS n FROM p a JOIN p b USING (id) WHERE b.k > 2",
-    "@DP COUNT(*) AS n FROM orders WHERE town IN (SELECT town FROM towns WHERE pop > 10) OR n > 3",
-    "@DP COUNT(*) AS n FROM orders o WHERE o.town NOT IN (SELECT town FROM towns WHERE town IS NOT NULL)",
-    "WITH q AS (SELECT town FROM towns) @DP COUNT(*) AS n FROM orders o JOIN (SELECT customer AS id, age FROM customers) c "
-    "ON o.id = c.id WHERE c.age > 30 AND o.town IN (SELECT town FROM q)",
-    "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(pop) / 10 FROM towns)",
-    "@DP COUNT(*) AS n FROM orders o WHERE o.n > (SELECT min(pop) / 10 FROM towns) AND (o.town = (SELECT max(town) FROM towns) "
-    "OR o.town IN (SELECT town FROM towns WHERE pop < (SELECT max(pop) FROM towns)))",
-    "WITH m AS (SELECT max(pop) AS p FROM towns), q AS (SELECT id, n + (SELECT p FROM m) AS k FROM orders) "
-    "@DP COUNT(*) AS n FROM q WHERE k < (SELECT p + 5 FROM m)",
-    "@DP COUNT(*) AS n FROM orders o JOIN (SELECT town, max(region) AS region FROM towns GROUP BY town) AS r USING (town)",
-    "@DP r.region, COUNT(*) AS n FROM orders o JOIN (SELECT town, region FROM towns) AS r ON o.town = r.town GROUP BY r.region",
-    "WITH a AS (SELECT id FROM orders UNION ALL SELECT customer FROM customers) @DP COUNT(*) AS n FROM a",
-    "WITH v AS (SELECT 1 AS one), p AS (SELECT id FROM orders) SELECT n, one FROM (@DP COUNT(*) AS n FROM p) t, v",
-    "WITH orders AS (SELECT id FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM orders",
-    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM q : orders",
-    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) @DP COUNT(*) AS n FROM 'orders'",
-    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2) SELECT n FROM (@DP COUNT(*) AS n FROM (SELECT id FROM 'orders') x) y",
-    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (TABLE orders) @DP COUNT(*) AS n FROM p",
-    "WITH orders AS (SELECT id, n FROM orders WHERE n > 2), p AS (SELECT id FROM q : (orders)) @DP COUNT(*) AS n FROM p",
-    "WITH q AS (SELECT town FROM towns WHERE pop > 10) SELECT n, 'B' IN (TABLE q) AS b, 'C' IN (SELECT town FROM (q)) AS c "
-    "FROM (@DP COUNT(*) AS n FROM orders JOIN q USING (town)) s",
-    "WITH p AS (SELECT id FROM orders) SELECT n, p, 'p' AS q FROM (@DP COUNT(*) AS n, COUNT(*) AS p FROM p) s",
-    "WITH towns AS (SELECT town FROM towns WHERE pop > 10) @DP COUNT(*) AS n FROM orders WHERE town IN (TABLE towns)",
-    "WITH q AS (SELECT town FROM towns) SELECT n, (FROM (q) SELECT count(*)) AS m "
-    "FROM (@DP COUNT(*) AS n FROM orders WHERE town IN (SELECT town FROM q))",
-]  # fmt: skip
 
 
 def released(text: str) -> sf.Release:
@@ -192,8 +150,8 @@ def takes_brackets(session: duckdb.DuckDBPyConnection) -> bool:
 
 
 @pytest.mark.noise_cannot_matter("noise of 1e-5 on whole numbers")
-@pytest.mark.parametrize("text", one_in(4, ASKED))
-def test_a_private_select_of_them_answers_as_plain_sql(text):
+@pytest.mark.parametrize(("_", "text"), one_in(4, verdicts("inside.txt", "asked same")))
+def test_a_private_select_of_them_answers_as_plain_sql(_, text):
     session = duckdb.connect()
     for name, rows in ROWS.items():
         session.register(name, rows)
@@ -214,47 +172,10 @@ def test_a_private_select_of_them_answers_as_plain_sql(text):
     assert sorted(values[0]) == sorted(values[1])
 
 
-NOT_ASKED = [
-    ("@DP COUNT(*) AS n FROM (SELECT town FROM orders) AS s", "keeps its privacy unit"),
-    ("@DP COUNT(*) AS n FROM (SELECT id, town FROM orders LIMIT 3) AS s", "LIMIT in a SELECT"),
-    ("@DP COUNT(*) AS n FROM (orders o JOIN towns t USING (town))", "a join in brackets"),
-    ("@DP COUNT(*) AS n FROM orders WHERE id IN (SELECT customer FROM customers)", "of a private table"),
-    ("@DP COUNT(*) AS n FROM orders WHERE EXISTS (SELECT 1)", "a subquery in WHERE"),
-    ("@DP COUNT(*) AS n FROM orders WHERE n > ALL (SELECT pop FROM towns)", "a subquery in WHERE"),
-    ("@DP COUNT(*) AS n FROM orders WHERE n > (SELECT avg(age) FROM customers)", "in the place of a value"),
-    (
-        "@DP COUNT(*) AS n FROM orders WHERE n > (SELECT max(pop) FROM towns WHERE pop > n)",
-        "public tables alone",
-    ),
-    ("@DP SUM(n + (SELECT 1), contribution_bounds_per_row => (0, 1)) AS n FROM orders", "a subquery in SUM"),
-    ("@DP COUNT(*) AS n FROM (SELECT town, pop AS id FROM towns) AS s", "public table"),
-    ("@DP COUNT(*) AS n FROM (SELECT id + 1 AS id FROM orders) AS s", "id is computed"),
-    (
-        "@DP COUNT(*) AS n FROM (SELECT id FROM orders) AS s JOIN (SELECT town FROM orders) AS t ON s.id = t.town",
-        "keeps its",
-    ),
-    (
-        "WITH p AS (SELECT id, town FROM orders) SELECT n, (SELECT count(*) FROM p) FROM (@DP COUNT(*) AS n FROM p)",
-        "orders is a private table",
-    ),
-    (
-        "@DP COUNT(*) AS n FROM (SELECT id FROM orders) a JOIN (SELECT n AS id FROM orders) b USING (id)",
-        "belongs to one",
-    ),
-    (
-        "@DP COUNT(*) AS n FROM orders a JOIN (SELECT b.id FROM orders b JOIN customers c ON b.n = c.age) d USING (id)",
-        "customer",
-    ),
-    ("WITH p AS (SELECT id FROM) @DP COUNT(*) AS n FROM p", "not understood"),
-    ("WITH p AS (SELECT id FROM orders), P AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "called P"),
-    ("WITH RECURSIVE p AS (SELECT id FROM orders) @DP COUNT(*) AS n FROM p", "stands alone"),
-]
-
-
-@pytest.mark.parametrize(("text", "says"), NOT_ASKED)
-def test_a_private_select_of_others_is_refused(text, says, monkeypatch):
+@pytest.mark.parametrize(("verdict", "text"), verdicts("inside.txt", "asked refused"))
+def test_a_private_select_of_others_is_refused(verdict, text, monkeypatch):
     monkeypatch.setattr(sf.Release, "_draw", None)  # nothing is read or drawn
-    with pytest.raises(QueryError, match=says):
+    with pytest.raises(QueryError, match=verdict.removeprefix("asked refused: ")):
         released(text)
 
 
@@ -298,34 +219,6 @@ def test_several_public_rows_are_no_value_whatever_private_rows_there_are(rows):
             rows_of(asked)
 
 
-DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) AS n"
-
-
-@pytest.mark.parametrize(
-    ("text", "left", "known"),
-    [
-        ("@DP FROM x", "@DP FROM x", [[]]),
-        ("WITH p AS (SELECT id FROM x) @DP FROM p", "@DP FROM p", [["p"]]),
-        (
-            "WITH p AS (SELECT id FROM x), q AS (@DP FROM p), r AS (SELECT id FROM p), s AS (@DP FROM r) SELECT * FROM q, s",
-            "WITH q AS (@DP FROM p), s AS (@DP FROM r) SELECT * FROM q, s",
-            [["p"], ["p", "r"]],
-        ),
-        ("WITH a AS (SELECT 1), p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, a",
-         "WITH a AS (SELECT 1) SELECT * FROM (@DP FROM p) t, a", [["p"]]),
-        ("WITH p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, p", "WITH p AS (SELECT id FROM x) SELECT * FROM (@DP FROM p) t, p", [["p"]]),
-        ("WITH t AS (@DP FROM x) @DP FROM t", "WITH t AS (@DP FROM x) @DP FROM t", [[], []]),
-        ("SELECT * FROM (WITH p AS (SELECT 1) @DP FROM p) a, (WITH p AS (SELECT 2) @DP FROM p) b",
-         "SELECT * FROM (@DP FROM p) a, (@DP FROM p) b", [["p"], ["p"]]),
-    ],
-)  # fmt: skip
-def test_tables_of_with_go_where_they_are_read(text, left, known):
-    words, names = inner_tables(Cursor(text.replace("@DP", DP)))
-    expected = [token.text for token in Cursor(left.replace("@DP", DP)).tokens]
-    assert [token.text for token in words.tokens] == expected
-    assert [sorted(one.known) for one in names] == known
-
-
 def hostile() -> dict[str, str]:
     return {
         "ands": "SELECT id FROM self WHERE " + " AND ".join(["n > 1"] * 20_000),
@@ -360,19 +253,6 @@ def test_hostile_texts_end_soon_and_in_our_words(name):
         asked.sql(hostile()[name])
     except QueryError as error:
         assert len(str(error)) < 2000
-
-
-def test_the_unit_is_followed_and_never_computed():
-    asked = made("SELECT c.customer AS whose, o.price FROM orders o JOIN customers c ON o.id = c.customer")
-    assert asked.unit == "whose"
-    for text in (
-        "SELECT coalesce(id, 0) AS id FROM orders",
-        "SELECT CASE WHEN id = 1 THEN 2 ELSE id END AS id FROM orders",
-        "SELECT id AS other, n AS id FROM (SELECT id + 0 AS id, n FROM orders)",
-        "SELECT id FROM (SELECT CAST(id AS BIGINT) AS id FROM orders)",
-    ):
-        with pytest.raises(SqlError, match="privacy unit"):
-            made(text)
 
 
 @pytest.mark.parametrize(

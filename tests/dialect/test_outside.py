@@ -19,8 +19,8 @@ from sfumato.errors import SqlError
 from sfumato.query.aggregates import Combination, WeightedSum
 from sfumato.release.processed_release import ProcessedRelease
 from tests.support.tiers import one_in
+from tests.support.verdicts import verdicts
 
-CORPUS = "\n".join(path.read_text() for path in sorted(Path(__file__).parent.glob("outside*.txt")))
 OPTIONS = "epsilon = 1000000, delta = 1e-6, privacy_unit_column = id, max_groups_contributed = 8, max_rows_per_group = 8"
 PUBLIC_GROUPS = "group_selection_strategy = PUBLIC_GROUPS"
 WORDS = {
@@ -63,12 +63,6 @@ PRIVATE = {"visits": VISITS, "people": PEOPLE}
 PUBLIC = {"towns": TOWNS, "years": YEARS, "my.names": NAMES}
 
 
-def corpus(kind: str) -> list[tuple[str, str]]:
-    """Return verdicts of one kind, and their texts."""
-    entries = re.findall(r"^== (.*)\n((?:(?!==|\n).*\n?)*)", CORPUS, re.MULTILINE)
-    return [(verdict, text) for verdict, text in entries if verdict.startswith(kind)]
-
-
 def written(text: str, words: dict[str, str] = WORDS) -> str:
     for short, long in words.items():
         text = text.replace(short, long)
@@ -86,7 +80,7 @@ def rounded(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.flakiness(k=40, because="epsilon is so large that noise moves no number by half a unit")
-@pytest.mark.parametrize(("verdict", "text"), one_in(6, corpus("same")))
+@pytest.mark.parametrize(("verdict", "text"), one_in(6, verdicts("outside.txt", "same")))
 def test_answers_are_those_of_plain_sql(verdict: str, text: str) -> None:
     release = ask(text)
     with duckdb.connect() as connection:
@@ -101,25 +95,26 @@ def test_answers_are_those_of_plain_sql(verdict: str, text: str) -> None:
 
 
 @pytest.mark.noise_cannot_matter("only names of columns are compared")
-@pytest.mark.parametrize(("verdict", "text"), one_in(6, corpus("gives")))
+@pytest.mark.parametrize(("verdict", "text"), one_in(6, verdicts("outside.txt", "gives")))
 def test_columns(verdict: str, text: str) -> None:
     assert ask(text).to_arrow().schema.names == verdict.removeprefix("gives ").split(", ")
 
 
-@pytest.mark.parametrize(("verdict", "text"), one_in(6, corpus("refused")))
+@pytest.mark.parametrize(("verdict", "text"), one_in(6, verdicts("outside.txt", "refused")))
 def test_refusals(verdict: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sf.Release, "_draw", None)  # nothing is read or drawn
+    before, place, after = re.split("[«»]", text)
     with pytest.raises(SqlError) as caught:
-        ask(text)
-    marked, says = re.fullmatch(r"refused \((.*)\): (.*)", verdict).groups()  # type: ignore[union-attr]
+        ask(before + place + after)
     message, _, shown, marks = str(caught.value).split("\n")
-    assert says in message
+    assert verdict.removeprefix("refused: ") in message
     at = marks.index("^")
-    assert shown[at : at + marks.count("^")].startswith(written(marked)[: marks.count("^")])
+    marked = shown[at : at + marks.count("^")]
+    assert marked in written(place)
 
 
 @pytest.mark.noise_cannot_matter("all groups are large enough to be shown, whatever is drawn")
-@pytest.mark.parametrize(("verdict", "text"), one_in(6, corpus("fails")))
+@pytest.mark.parametrize(("verdict", "text"), one_in(6, verdicts("outside.txt", "fails")))
 def test_failures_on_noisy_numbers_do_not_lose_them(verdict: str, text: str) -> None:
     release = ask(text)
     assert isinstance(release, ProcessedRelease)

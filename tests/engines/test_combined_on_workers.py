@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -22,6 +21,7 @@ from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import Part
 from sfumato.testing import recording
 from tests.support.engines import as_arrow
+from tests.support.verdicts import verdicts
 from tests.support.workers import LocalEngine, exact, killing, statistics
 
 from .test_statistics_on_workers import chain, on_workers, rows_by_chance
@@ -62,13 +62,6 @@ def test_a_column_that_was_not_sent_stops_the_worker(monkeypatch):
 
 # SQL inside a private SELECT.
 PLACES = pa.table({"town": ["A", "B", "B", None], "region": ["n", "s", "t", "x"], "pop": [10, 20, 30, 40]})
-
-
-def corpus(verdict: str) -> list[str]:
-    """Return the texts of `tests/dialect/inside.txt` with a verdict."""
-    entries = (Path(__file__).parents[1] / "dialect/inside.txt").read_text().split("\n== ")[1:]
-    found = [entry.strip().split("\n", 1) for entry in entries]
-    return [text for says, text in found if says.startswith(verdict)]
 
 
 def sql_rows(seed: int) -> dict[str, pa.Table]:
@@ -116,7 +109,7 @@ def asked(table: Table[Any], kind: int) -> sf.Question[Any]:
     return table.group_by(*texts).bound(groups=1000, rows=1000).agg(**wanted)
 
 
-SAME = corpus("same")
+SAME = [text for _, text in verdicts("inside.txt", "same")]
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.long) for i in range(1, 5))])
@@ -235,7 +228,7 @@ REFUSED = [
 
 
 def test_what_is_refused_on_one_machine_is_refused_with_the_same_words():
-    cases = [(ask, says, None) for ask, says in REFUSED] + [(None, ".", t) for t in corpus("refused")[::30]]
+    cases = [(ask, says, None) for ask, says in REFUSED] + [(None, ".", t) for _, t in verdicts("inside.txt", "refused")[::30]]
     for ask, says, text in cases:
         said = []
         for opened in (DuckDBEngine.open, LocalEngine):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.service import NUMBER, QUERY, SECRET
+from tests.support.verdicts import verdicts
 
-DIALECT = Path(__file__).parents[1] / "dialect"
 DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-18{})"
 OTHERS = "bobs_own_question"
 # What no answer holds: the code's places, its errors, a row, a file, and another analyst.
@@ -28,12 +28,9 @@ NEVER = (
 
 def of_dialect() -> list[str]:
     """The texts that tests of SQL have as refused, and all that are hostile: those of issue 12 among them."""
-    found = []
-    for path in sorted(DIALECT.glob("*.txt")):
-        entries = re.findall(r"^== (.*)\n((?:(?!==|\n).*\n?)*)", path.read_text(), re.MULTILINE)
-        kept = [text for verdict, text in entries if verdict.startswith("refused") or "hostile" in path.name]
-        inside = path.name == "inside.txt"
-        found += [f"{DP.format('')} COUNT(*) AS n FROM ({text}) AS t" if inside else text for text in kept]
+    inside = [text for _, text in verdicts("inside.txt", "refused")]
+    found = [f"{DP.format('')} COUNT(*) AS n FROM ({text}) AS t" for text in inside]
+    found += [re.sub("[«»]", "", text) for _, text in verdicts("outside.txt", "refused")]
     options = ", privacy_unit_column = id, max_groups_contributed = 3, max_rows_per_group = 3"
     words = {"@DP": DP.format(options), "@TR": DP.format(options), "@PG": DP.format(options)}
     words |= {
