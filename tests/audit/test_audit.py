@@ -10,13 +10,7 @@ from math import nan
 import numpy as np
 import pyarrow as pa
 import pytest
-from boundary import (
-    exact_laplace_sum,
-    gaussian_sum,
-    laplace_sum,
-    on_grid,
-    randomized_response,
-)
+from boundary import exact_laplace_sum, gaussian_sum, laplace_sum, on_grid, randomized_response
 
 from sfumato.audit import (
     Edge,

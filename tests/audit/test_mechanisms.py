@@ -26,8 +26,7 @@ def test_the_signature_tells_how_a_mechanism_is_called():
 
 
 @pytest.mark.parametrize(
-    "outputs",
-    [np.arange(4), list(range(4)), pa.array(range(4)), pd.Series(range(4)), pl.Series(range(4))],
+    "outputs", [np.arange(4), list(range(4)), pa.array(range(4)), pd.Series(range(4)), pl.Series(range(4))]
 )
 def test_batches_of_outputs(outputs):
     assert list(Mechanism(lambda data, size: outputs).draw([1], 4)) == [0, 1, 2, 3]
@@ -129,10 +128,7 @@ def test_a_mechanism_that_raises_always_has_no_verdict():
         audit(mechanism, epsilon=1)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [lambda: 1.0, lambda *, dataset: 1.0, lambda dataset, size, scale: 1.0],
-)
+@pytest.mark.parametrize("bad", [lambda: 1.0, lambda *, dataset: 1.0, lambda dataset, size, scale: 1.0])
 def test_what_cannot_be_called_with_a_dataset(bad):
     with pytest.raises(ParameterError, match=r"mechanism is 'mechanism\(.*\)', but must be callable as"):
         Mechanism(bad)

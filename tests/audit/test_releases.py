@@ -401,8 +401,7 @@ CAMPAIGN = ("diagnostics", "advice", "survey, Gaussian")
 
 @KEPT
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.release if n in CAMPAIGN else LONG) for n in FOUND_ON_THE_WAY],
+    "name", [pytest.param(n, marks=pytest.mark.release if n in CAMPAIGN else LONG) for n in FOUND_ON_THE_WAY]
 )
 def test_what_is_found_on_the_way_keeps_its_claim(name, monkeypatch):
     monkeypatch.setattr(advice_request, "PORTIONS", 8)

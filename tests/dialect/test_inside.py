@@ -268,10 +268,7 @@ def test_hostile_texts_end_soon_and_in_our_words(name):
 )  # fmt: skip
 def test_what_is_declared_of_a_column_is_its_own_tables(text, bounds, domains):
     rows = pa.table({"id": [1], "region": ["n"], "age": [3], "tall": [4]})
-    visits = {
-        "region": {"domain": ["n", "s", "e"]},
-        "age": {"lower": 0, "upper": 60},
-    }
+    visits = {"region": {"domain": ["n", "s", "e"]}, "age": {"lower": 0, "upper": 60}}
     regions = {"region": {"domain": ["n", "s"]}, "age": {"lower": 0, "upper": 1}}
     tables = {
         "visits": {"source": rows, "privacy_unit": "id", "columns": visits},

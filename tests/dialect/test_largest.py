@@ -199,9 +199,6 @@ def run(words: str, **tables: object) -> ProcessedRelease:
     return release
 
 
-COUNTED = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM sold"
-)
 LABELS = pa.table({"product": [f"p{i}" for i in range(9)], "label": [f"L{i}" for i in range(9)]})
 LARGER = [
     ("@ ORDER BY units DESC, product", "SELECT * FROM a ORDER BY units DESC, product"),
@@ -209,10 +206,6 @@ LARGER = [
     (
         "SELECT label, units FROM (@) AS t JOIN labels USING (product) ORDER BY rank",
         "SELECT label, units FROM a JOIN labels USING (product) ORDER BY rank",
-    ),
-    (
-        f"WITH t AS (@), c AS ({COUNTED}) SELECT t.product, t.units / c.n AS share FROM t, c ORDER BY t.rank",
-        "SELECT a.product, a.units / b.n AS share FROM a, b ORDER BY a.rank",
     ),
     (
         "@ UNION ALL " + text(f"{COUNT}(shop, 2)") + " ORDER BY product, rank",
@@ -250,18 +243,6 @@ def test_error_bars_in_a_larger_text():
     found = run(around("@ ORDER BY DP_INTERVAL_LOW(sum), rank", of_sums))
     assert found.errors(0.9)["sum"].to_pylist() == found.released.errors(0.9)["sum"].to_pylist()
     assert found.measured == ["sum"]
-
-
-@pytest.mark.noise_cannot_matter("nothing is drawn")
-def test_a_larger_text_costs_the_sum_of_its_releases():
-    budget = sf.Budget(epsilon=3, delta="2e-6")
-    words = around(f"WITH t AS (@), c AS ({COUNTED}) SELECT units / n AS share FROM t, c")
-    release = sf.sql(words, tables=TABLES, budget=budget)
-    assert release.spent == (3.0, 1e-6) and budget.spent[0] == 3
-    with pytest.raises(sf.errors.BudgetError):
-        sf.sql(words, tables=TABLES, budget=budget)
-    with pytest.raises(RefusalError, match="ask one of .released"):
-        release.compare("units", "p1", "p2")
 
 
 @pytest.mark.noise_cannot_matter("names of columns are looked at")

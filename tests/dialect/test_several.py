@@ -60,19 +60,6 @@ def test_the_same_text_twice_is_two_draws_and_one_named_twice_is_one() -> None:
     assert ask(same).spent == (0.2, 2e-7) and ask(once).spent == (0.1, 1e-7)
 
 
-@pytest.mark.noise_cannot_matter("all numbers are of one draw")
-def test_what_is_computed_is_computed_with_what_is_kept() -> None:
-    release = ask(TWICE)
-    table = release.to_arrow()
-    first, second = (one.to_arrow().to_pylist() for one in release.released)
-    assert release.released == release._releases
-    known = {row["year"]: row["n"] for row in second}
-    assert {row["year"]: row["d"] for row in table.to_pylist()} == {
-        row["year"]: row["n"] - known[row["year"]] for row in first
-    }
-    assert release.to_arrow() is table
-
-
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources whose exact statistics are computed, as they are."""

@@ -18,10 +18,9 @@ from sfumato.api.question import Question
 from sfumato.dialect import SqlQuery, parse
 from sfumato.dialect.from_clause import From
 from sfumato.dialect.keywords import PRIVATE, refusals
-from sfumato.dialect.sql_tokens import tokenize
 from sfumato.errors import QueryError, SqlError
 from sfumato.query.query import Query
-from sfumato.query.schema import Derive, Filter
+from sfumato.query.schema import Derive
 
 KINDS: dict[str, Any] = {name: pa.int64() for name in ("id", "year", "age", "docvis", "w")} | {
     "hhninc": pa.float64(), "ok": pa.bool_(), "day": pa.date32(), "city": pa.string(), "school": pa.string(),
@@ -281,18 +280,6 @@ def test_row_expressions_are_duckdb_text(expression: str) -> None:
     assert query.where == expression and {e for _, e in query.derived} == {expression}
 
 
-def test_where_comes_first() -> None:
-    found = opened(dp("upper(city) AS city, COUNT(*) AS n", "WHERE city = 'a' GROUP BY 1"))
-    assert found.table._steps == (Filter("city = 'a'"), Derive("city", "upper(city)"))
-
-
-def test_groups_that_are_sorted_are_told_of_the_largest() -> None:
-    largest = "year, COUNT(DISTINCT id) AS n"
-    for tail, told in ((" ORDER BY n DESC LIMIT 10", True), (" ORDER BY n DESC", False), (" LIMIT 3", False)):
-        notes = parse(dp(largest, f"GROUP BY year{tail}")).notes
-        assert any("APPROX_TOP_COUNT" in note for note in notes) is told
-
-
 @pytest.mark.parametrize(
     ("place", "rank"),
     [("OFFSET(0)", 0), ("OFFSET(2)", 0.5), ("SAFE_OFFSET(3)", 0.75), ("ORDINAL(1)", 0), ("ORDINAL(5)", 1)],
@@ -307,9 +294,6 @@ def test_one_place_of_a_list_of_quantiles(place: str, rank: float) -> None:
     for beyond in ("OFFSET(5)", "ORDINAL(0)", "ORDINAL(6)", "SAFE_OFFSET(-1)", "OFFSET(k)"):
         with pytest.raises(SqlError):
             asked(written[0].replace(place, beyond))
-
-
-# Group keys that are not selected need the columns of the tables.
 
 
 # Numbers are exact.
@@ -337,11 +321,9 @@ def test_numbers_are_exactly_as_written(sign: str, whole: str, part: str, power:
 TEXTS = [
     ("", ""),
     ("SELECT COUNT(*) FROM t", "COUNT"),
-    ("WITH a AS (SELECT 1) SELECT 2", "WITH"),
     ("SELECT WITH DIFERENTIAL_PRIVACY OPTIONS () 1", "DIFERENTIAL_PRIVACY"),
     ("SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM t", "COUNT"),
     ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(*) FROM t", "DIFFERENTIAL_PRIVACY"),
-    ("SELECT 'x", "'"),
 ]
 
 
@@ -353,13 +335,9 @@ def test_refused_texts(text: str, marked: str) -> None:
 OPTIONS = [
     ("epsilom = 1", "epsilom"),
     ("epsilon = 2", "epsilon"),
-    ("kappa = 2, max_groups_contributed = 2", "max_groups_contributed"),
     ("max_groups_contributed = 0", "0"),
-    ("max_groups_contributed = 1.5", "1.5"),
     ("noise = gausian", "gausian"),
-    ("group_selection = best", "best"),
     ("group_selection_strategy = PUBLIC_GROUPS", "PUBLIC_GROUPS"),
-    ("pre_threshold = 'ten'", "'ten'"),
     ("max_rows_contributed = 5, max_rows_per_group = 2", "max_rows_per_group"),
     ("max_groups_contributed = 2 + 1", "+"),
 ]
@@ -374,10 +352,8 @@ def test_refused_options(options: str, marked: str) -> None:
     ("old", "new", "marked"),
     [
         ("epsilon = 1", "epsilon = 0", "0"),
-        ("epsilon = 1", "epsilon = '1'", "'1'"),
         ("epsilon = 1", "epsilon = 1/3", "/"),
         ("delta = 1e-6", "delta = 1", "1"),
-        ("delta = 1e-6", "delta = 0.0", "DIFFERENTIAL_PRIVACY"),
         ("delta = 1e-6, ", "", "DIFFERENTIAL_PRIVACY"),
         ("privacy_unit_column = id", "privacy_unit_column = 3", "3"),
     ],
@@ -387,53 +363,34 @@ def test_refused_budgets(old: str, new: str, marked: str) -> None:
 
 
 SELECTS = [
-    (f"max(x, 0.9, {R})", "0.9"),
     (f"AVG(x, {G})", G),
-    ("ARRAY_AGG(x)", "ARRAY_AGG"),
-    (f"VAR_SAMP(x, {R})", "VAR_SAMP"),
     (f"CORR(x, x, {TWO})", "x"),
     (f"COVAR_POP(x, y, {R})", R),
-    (f"COVAR_POP(x, y, {TWO.replace('row', 'group')})", TWO.replace("row", "group")),
     (f"LINEAR_REGRESSION(y, a, b, {TWO})", TWO),
-    ("COUNTIF(*)", "COUNTIF"),
     (f"COUNTIF(x > 1, {G.replace('0,', '1,')})", "1"),
     ("COUNT(DISTINCT id) FILTER (WHERE x > 1)", "x > 1"),
     ("COUNT(DISTINCT city)", "COUNT"),
     (f"COUNT(DISTINCT city, {G.replace('0,', '1,')})", "1"),
-    (f"COUNT(DISTINCT city, {R})", R),
-    (f"SUM(DISTINCT x, {R})", "SUM"),
-    ("COUNT(*, weight => w)", "w"),
     ("COUNT(*, weight => w, max_weight => 0)", "0"),
     (f"COUNT(DISTINCT id, {W})", "COUNT"),
     (f"SUM(x, {G}, {W})", G),
     (f"AVG(x, {R.replace('0,', '30,')})", R.replace("0,", "30,")),
-    ("AVG(x, contribution_bounds_per_row => (0, 1 + 1))", "+"),
     ("AVG(x CLAMPED BETWEEN 0 AND 1)", "CLAMPED BETWEEN 0 AND 1"),
     (f"COUNT(*, {G.replace('0,', '1,')})", "1"),
-    (f"COUNT(*, {R})", R),
     (f"COUNT(*, {G}) AS a, COUNT(x, {G.replace('30', '3')})", "3"),
     (f"APPROX_QUANTILES(x, 0, {R})", "0"),
     (f"QUANTILES(x, [0.5, 1.5], {R})", "1.5"),
-    (f"QUANTILES(x, [0.5, .50], {R})", ".50"),
-    (f"PERCENTILE_CONT(x, 50, {R})", "50"),
     ("HISTOGRAM(x, [0, 1, 1])", "1"),
-    ("HISTOGRAM(x, [0, 1], outside => 'clamp')", "'clamp'"),
     ("VALUE_COUNTS(x, ['a', 1])", "1"),
-    ("VALUE_COUNTS(x, [1, 1.0])", "1.0"),
     ("VALUE_COUNTS(x, [9223372036854775808])", "9223372036854775808"),
     (f"STRATIFIED_PROPORTION(x, {STRATA.replace('4]', '4, 5]')})", "9, 4, 5"),
     (f"STRATIFIED_PROPORTION(x, {STRATA.replace('[3', '[1')})", "'a'"),
-    (f"STRATIFIED_PROPORTION(x, {STRATA}, {W})", "people.w"),
-    ("VECTOR_SUM(x, length => 3, bound => 1, norm => 'l3')", "'l3'"),
     ("ANON_COUNT(*)", "ANON_COUNT"),
     (f"SUM(MAX(x), {R})", "MAX"),
-    (f"AVG(row_number() OVER (), {R})", "row_number"),
     ("COUNT(*) FILTER (WHERE x IN (SELECT 1))", "SELECT"),
     (f"AVG((SELECT 1), {R})", "SELECT"),
     ("city, COUNT(*)", "city"),
-    ("COUNT(*), COUNT(*)", "COUNT(*)"),
     (f"COUNT(*) AS n, SUM(x, {R}) AS N", "N"),
-    ("COUNT(*) AS year", "year"),
 ]
 
 
@@ -472,14 +429,9 @@ TAILS = [
     ("WHERE EXISTS (WITH a AS (SELECT 1))", "WITH"),
     ("TABLESAMPLE BERNOULLI (1 PERCENT)", "TABLESAMPLE"),
     ("GROUP BY year, n", "n"),
-    ("GROUP BY year, id", "id"),
-    ("GROUP BY ROLLUP (year)", "year"),
     ("", "year"),
-    ("WHERE any_value(x)", "any_value"),
     ("AS p RIGHT JOIN other USING (id)", "RIGHT"),
-    ("NATURAL JOIN other", "NATURAL"),
     ("ASOF JOIN other USING (id, age)", "ASOF"),
-    ("JOIN range(7) AS o USING (id)", "("),
     (", other", ","),
 ]
 
@@ -558,48 +510,3 @@ def test_garbage_gives_sql_errors_alone(text: str) -> None:
     except QueryError:
         return
     assert isinstance(query, SqlQuery) and (query.aggregates or query.refused)
-
-
-@pytest.mark.long
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_what_stands_between_words_means_nothing(data: st.DataObject) -> None:
-    """Spaces and comments do not, nor the case of keywords."""
-    seed = data.draw(st.sampled_from(SEEDS))
-    gaps = st.sampled_from([" ", "\n", "\t\u00a0", " -- it's `\n", '/* " /* ) */ ; */', "/**/"])
-    tokens, written = tokenize(seed), ""
-    for token in tokens[:-1]:
-        word = seed[token.start : token.stop]
-        if token.kind == "word" and token.word in KEYWORDS:
-            word = data.draw(st.sampled_from([word, word.upper(), word.lower()]))
-        written += word + ("" if word in "<>" else data.draw(gaps))
-    assert bare(parse(written)) == bare(parse(seed))
-
-
-KEYWORDS = set(
-    tokenized.word
-    for tokenized in tokenize("SELECT WITH OPTIONS COUNT AVG AS FROM WHERE GROUP BY ALL CLAMPED BETWEEN")
-)
-
-
-def bare(query: SqlQuery) -> SqlQuery:
-    """Return a query whose expressions are words alone."""
-
-    def words(text: str) -> str:
-        return " ".join(token.text.casefold() for token in tokenize(text))
-
-    derived = tuple((name, words(text)) for name, text in query.derived)
-    outside = query.outside and dataclasses.replace(
-        query.outside, sql=words(query.outside.sql), text="", places=((), ())
-    )
-    return dataclasses.replace(query, where=words(query.where or ""), derived=derived, outside=outside)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("opening", ["(", "NOT ", "f(", "CASE WHEN ", "{'a': ", "(WITH a AS (", "a + -("])
-def test_deep_nesting_is_refused(opening: str) -> None:
-    closing = {"(": ")", "[": "]", "{": "}"}
-    closed = "".join(closing[c] for c in reversed(opening) if c in closing)
-    for text in (opening * 20000 + "a b" + closed * 20000, opening * 800 + "a b" + closed * 800):
-        with pytest.raises(SqlError):
-            parse(dp("COUNT(*)", "WHERE " + text))

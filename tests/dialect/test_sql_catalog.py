@@ -65,9 +65,7 @@ SAME = {
     "of two columns": (
         text("CORR(age, height)", source="measured"),
         text(
-            "CORR(age, height, contribution_bounds_per_row => ((0, 120), (40, 230)))",
-            UNIT,
-            source="measured",
+            "CORR(age, height, contribution_bounds_per_row => ((0, 120), (40, 230)))", UNIT, source="measured"
         ),
     ),
     "whatever the case": (text("AVG(AGE)"), text(f"AVG(AGE, {BOUNDS})", f"{UNIT}, max_rows_per_group = 2")),

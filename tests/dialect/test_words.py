@@ -60,22 +60,6 @@ def test_quotes_end(text: str) -> None:
 @pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
-def test_words_begin_where_duckdb_says(text: str) -> None:
-    try:
-        tokens = tokenize(text)[:-1]
-    except SqlError:
-        return
-    text = "".join(
-        " " if c in "\u00a0\u3000\ufeff" else c for c in text
-    )  # as DuckDB's parser does beforehand
-    places = {len(text[: token.start].encode()) for token in tokens}
-    theirs = {at for at, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment}
-    assert theirs <= places
-
-
-@pytest.mark.long
-@settings(max_examples=150, deadline=None)
-@given(TEXTS)
 @example("$$j$k$$\u00a0")
 @example("'j$k$'\u00a0x")
 def test_words_mean_the_same_without_what_is_between_them(text: str) -> None:

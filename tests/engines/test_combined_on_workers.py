@@ -228,7 +228,9 @@ REFUSED = [
 
 
 def test_what_is_refused_on_one_machine_is_refused_with_the_same_words():
-    cases = [(ask, says, None) for ask, says in REFUSED] + [(None, ".", t) for _, t in verdicts("inside.txt", "refused")[::30]]
+    cases = [(ask, says, None) for ask, says in REFUSED] + [
+        (None, ".", t) for _, t in verdicts("inside.txt", "refused")[::30]
+    ]
     for ask, says, text in cases:
         said = []
         for opened in (DuckDBEngine.open, LocalEngine):
