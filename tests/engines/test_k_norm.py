@@ -25,7 +25,7 @@ from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import SeriesGaussian, TreeLaplace
-from sfumato.plan import k_norm_plans
+from sfumato.plan import planning
 
 ORDER = np.arange(420)
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
@@ -253,8 +253,8 @@ def outputs_of(work: Work, sent: list[tuple[int, bytes]]) -> list[int]:
 
 
 def test_more_groups_than_one_place_holds_are_refused_before_a_row_is_read(monkeypatch):
-    assert k_norm_plans.MOST_TOGETHER == 1 << 22
-    monkeypatch.setattr(k_norm_plans, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
+    assert planning.MOST_TOGETHER == 1 << 22
+    monkeypatch.setattr(planning, "MOST_TOGETHER", 65_536)  # so that the keys are made sooner
 
     def released(groups: int, limit: int):
         table = sf.scan(SCHEMA, privacy_unit="id").group_by("g", keys=list(range(groups)))

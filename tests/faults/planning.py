@@ -138,13 +138,13 @@ FAULTS = [
     Fault("a threshold has four times its delta", f"{PLANS}independent_plans.py",
           "return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)", "return LaplaceThreshold(law, 4 * self.delta_per_group, self.pre_threshold)"),
     # Plans with K-norm noise.
-    Fault("noise beside choices has all of epsilon", f"{PLANS}k_norm_plans.py",
+    Fault("noise beside choices has all of epsilon", f"{PLANS}planning.py",
           "drawn = k_norm_noise(body, epsilon, count, most)", "drawn = k_norm_noise(body, whole, count, most)"),
-    Fault("choices have all of epsilon beside noise", f"{PLANS}k_norm_plans.py",
+    Fault("choices have all of epsilon beside noise", f"{PLANS}planning.py",
           "whole * share, query.groups)", "whole, query.groups)"),
-    Fault("noise of each group is planned for one group", f"{PLANS}k_norm_plans.py",
-          "plans.append(_plan(query, epsilon, query.times))", "plans.append(_plan(query, epsilon, 1))"),
-    Fault("a threshold of K-norm noise has the delta of all groups", f"{PLANS}k_norm_plans.py",
+    Fault("noise of each group is planned for one group", f"{PLANS}planning.py",
+          "plans.append(_k_norm(query, epsilon, query.times))", "plans.append(_k_norm(query, epsilon, 1))"),
+    Fault("a threshold of K-norm noise has the delta of all groups", f"{PLANS}planning.py",
           "threshold_delta(delta, query.groups)", "threshold_delta(delta, 1)"),
     # Plans with noise in common.
     Fault("noise in common has the size of another centre", f"{PLANS}independent_plans.py",

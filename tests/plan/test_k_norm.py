@@ -17,7 +17,7 @@ from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm, Product
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.plan import k_norm_plans
+from sfumato.plan import planning
 from sfumato.plan.noise_error import ratio
 from sfumato.transformations import (
     Count,
@@ -193,7 +193,7 @@ def test_where_a_unit_is_in_some_of_the_groups_the_smaller_noise_is_drawn(groups
     plan = limited_plan(groups, limit)
     assert isinstance(plan.measurement.noise, kind) and same_loss(plan) and plan.loss.epsilon(0) == F(3, 2)
     for most in (None, limit):
-        other = k_norm_plans._plan(plan.query, plan.epsilon, most)
+        other = planning._k_norm(plan.query, plan.epsilon, most)
         assert ratio(plan.expected, other.expected) == 1 or type(other.measurement.noise) is not kind
         assert ratio(plan.expected, other.expected) <= 1
 

@@ -14,8 +14,8 @@ import sfumato as sf
 from sfumato.measurements.correlated_noise import K_NORM
 from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.measurements.int128_array import int64_values
+from sfumato.plan.noisy_statistics import kept_batch, kept_rows
 from sfumato.query import option_names, sizes
-from sfumato.query.arrow_columns import kept_batch, kept_rows
 from sfumato.testing import noise_free
 
 pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")

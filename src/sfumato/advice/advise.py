@@ -22,7 +22,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.guidance.contribution_distribution import LIMITS
 from sfumato.guidance.expected_error import EstimatedUnits, OutputError, mean_error, per_width, with_bounds
-from sfumato.guidance.inferred_bounds import bounded, with_placeholders
+from sfumato.guidance.inferred_bounds import bounded
 from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, max_limits
 from sfumato.names import helpful
 from sfumato.noise.laws import Floats
@@ -96,7 +96,8 @@ class Model:
     def asked_with(self, limits: Limits, bounds: Bounds | None = None) -> Query:
         """Return the query with limits, and with bounds in place of open ones."""
         query, known = self.query, self.bounds if bounds is None else bounds
-        asked = replace(query, aggregates=with_placeholders(bounded(self.asked.question.aggregates, known)))
+        aggregates = bounded(self.asked.question.aggregates, known)
+        asked = replace(query, aggregates=tuple((name, one.placeholder) for name, one in aggregates))
         return limited(asked, limits)
 
     def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:

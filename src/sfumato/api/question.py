@@ -18,7 +18,6 @@ from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, truth_value
 from sfumato.guidance.diagnosis_plan import diagnosis, share_of
 from sfumato.guidance.diagnostics import Diagnostics
-from sfumato.guidance.inferred_bounds import with_placeholders
 from sfumato.guidance.preliminary_queries import (
     AUTO_SHARE,
     AUTO_SHARE_OF_LIMITS,
@@ -82,7 +81,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             table._public_keys,
             table.groups,
             table.rows,
-            with_placeholders(self.aggregates),
+            tuple((name, aggregate.placeholder) for name, aggregate in self.aggregates),
             table._all_notes,
             self._weights,
             table._beyond,

@@ -43,8 +43,7 @@ from sfumato.query.tables.combined_tables import (
 from sfumato.query.tables.dummy_rows import MADE_UP, Known, Making
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaped_tables import Computed, Renamed, Select, Window, WindowCall, WithValue
-from sfumato.query.tables.table_part import Part
-from sfumato.query.tables.unit_parts import UnitPart
+from sfumato.query.tables.table_part import Part, UnitPart
 
 LARGEST_LIMIT = 10**9
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.

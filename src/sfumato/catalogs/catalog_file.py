@@ -19,7 +19,7 @@ from sfumato.exact import as_int
 from sfumato.names.foreign_names import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
 from sfumato.query.tables.combined_tables import MOST_UNIT_ROWS
-from sfumato.query.tables.unit_parts import checked_parts, unit_name
+from sfumato.query.tables.table_part import checked_parts, unit_name
 
 _TABLE = (
     *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "encoding", "foreign_keys"),

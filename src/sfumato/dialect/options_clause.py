@@ -19,7 +19,7 @@ from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign_names import ARGUMENTS, section
 from sfumato.query.option_names import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combined_tables import MOST_UNIT_ROWS
-from sfumato.query.tables.unit_parts import checked_parts, unit_name
+from sfumato.query.tables.table_part import checked_parts, unit_name
 
 _COMPUTING = ("(", "*", "/", "+", "-", "^")
 _FORM = "an option is written name = value, such as {} = 1"

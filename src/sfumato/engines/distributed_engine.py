@@ -24,8 +24,7 @@ from sfumato.query.schema import Schema, Step
 from sfumato.query.tables.combined_tables import Combination, Reached, over_parts
 from sfumato.query.tables.dummy_rows import Known, Making
 from sfumato.query.tables.shaped_tables import Computed
-from sfumato.query.tables.table_part import Part
-from sfumato.query.tables.unit_parts import UnitPart, unit_name
+from sfumato.query.tables.table_part import Part, UnitPart, unit_name
 
 if TYPE_CHECKING:
     from sfumato.guidance.unit_contributions import Contributed, Contributions

@@ -11,7 +11,7 @@ from sfumato.api.table import Table
 from sfumato.names import helpful
 from sfumato.query.schema import own_name
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.tables.unit_parts import checked_parts, unit_name, unit_note
+from sfumato.query.tables.table_part import checked_parts, unit_name, unit_note
 from sfumato.release.release import Release
 
 if TYPE_CHECKING:

@@ -425,11 +425,6 @@ def bounded(aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fractio
     )
 
 
-def with_placeholders(aggregates: Aggregates) -> Aggregates:
-    """Return aggregates with placeholders for bounds that are to be inferred."""
-    return tuple((name, a.placeholder if isinstance(a, Automatic) else a) for name, a in aggregates)
-
-
 def admissible(lower: Fraction, upper: Fraction, fixed: tuple[bool, bool]) -> tuple[Fraction, Fraction]:
     """Return inferred bounds moved so that every query accepts them: ordered, and at most 1e100.
 

@@ -17,8 +17,8 @@ from sfumato.display.cards import Card, Rows, Sentences, Told
 from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable, pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:

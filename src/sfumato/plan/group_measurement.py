@@ -35,7 +35,7 @@ from sfumato.measurements.group_selection import (
     LaplaceThreshold,
 )
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
-from sfumato.measurements.int128_array import Int128Array, int64_values
+from sfumato.measurements.int128_array import Int128Array, arrow_column, int64_values
 from sfumato.noise import Words
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
@@ -50,11 +50,12 @@ from sfumato.plan.noisy_statistics import (
     Levelled,
     NoisyNumbers,
     NoisyTree,
+    kept_batch,
+    kept_rows,
     noisy_tree,
 )
 from sfumato.plan.quantile_candidates import Choice, Places, counted
 from sfumato.plan.required_statistics import Requirements
-from sfumato.query.arrow_columns import arrow_column, kept_batch, kept_rows
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.group_totals import GROUPING, Series, Totals
 from sfumato.query.query import Query

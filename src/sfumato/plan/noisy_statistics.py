@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
-from sfumato.measurements.int128_array import int64_values
+from sfumato.measurements.int128_array import arrow_column, int64_values
 from sfumato.noise import Words
 from sfumato.noise.k_norm.marginals import DependentNoises, Marginal
 from sfumato.noise.laws import Floats, Gaussian
 from sfumato.noise.level_noise import LevelNoises
 from sfumato.noise.noise_sums import Noises, laplaces_tolerance
 from sfumato.plan.quantile_candidates import Places
+from sfumato.query import sizes
 from sfumato.query.group_totals import Totals
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
@@ -31,6 +32,25 @@ EMPTY_SHARE = 0.0075
 EMPTY_DEVIATIONS = 2.0
 # Walks to these ranks are kept, from which error bars are read later.
 PROFILE = np.linspace(0.0, 1.0, 101)
+
+
+def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
+    """Return the kept rows of an Arrow column, in memory of their own: no other row is in it.
+
+    Args:
+        column: of any type.
+        kept: for each row, whether it is kept.
+    """
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+    if len(edges) > sizes.KEPT_PARTS:
+        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
+    parts = [column.slice(start, end - start) for start, end in edges.tolist()]
+    return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
+
+
+def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the kept rows of an Arrow batch, as `kept_rows` does for each column."""
+    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
 
 
 @dataclass(frozen=True)

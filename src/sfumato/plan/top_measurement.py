@@ -21,8 +21,8 @@ from sfumato.exact.library_settings import isolated
 from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.measurements.candidate_selection import peel, peel_limited
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits, UnitSum
 

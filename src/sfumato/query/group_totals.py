@@ -81,15 +81,13 @@ def series_of(
     public_keys: pa.Table | BroughtKeys | None,
     total_rows: int | None,
     asked: Sequence[tuple[str, Aggregate]],
-) -> Series | None:
-    """Return which groups are time steps of cumulative totals; None without such totals.
+) -> Series:
+    """Return which groups are time steps of a query's cumulative totals, of which there are some.
 
     Raises:
         QueryError: the groups are no complete steps, or something beside them is not added up.
     """
     cumulative = {name: a for name, a in asked if isinstance(a, Cumulative)}
-    if not cumulative:
-        return None
     name = next(iter(cumulative))
     overs = {a.over for a in cumulative.values()}
     over = next(iter(overs))
@@ -259,15 +257,13 @@ def totals_of(
     total_rows: int | None,
     groups: int,
     asked: Sequence[tuple[str, Aggregate]],
-    grouping: GroupingSets | None,
-) -> Totals | None:
-    """Return the totals that a query asks for; None without totals.
+    grouping: GroupingSets,
+) -> Totals:
+    """Return the totals that a query asks for.
 
     Raises:
         QueryError: groups are not public or not known, there are too many, or something does not add up.
     """
-    if grouping is None:
-        return None
     if not isinstance(public_keys, pa.Table):
         raise QueryError(
             "totals: the groups are chosen privately, or not known yet, and totals of what is shown would "

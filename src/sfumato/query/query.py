@@ -15,6 +15,7 @@ from sfumato.errors import ParameterError, QueryError, nearest
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     Aggregate,
+    Cumulative,
     Derived,
     Quantiles,
     Unbounded,
@@ -123,13 +124,12 @@ class Query:
                 "Give rows=..., in a question as .bound(rows=...)"
             )
 
-        if self.series is None:
+        if self.series is None and any(isinstance(a, Cumulative) for _, a in self.aggregates):
             found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
             object.__setattr__(self, "series", found)
-        if self.totals is None:
-            sets = self.grouping
+        if self.totals is None and self.grouping is not None:
             totals = totals_of(
-                self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, sets
+                self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, self.grouping
             )
             object.__setattr__(self, "totals", totals)
 

@@ -12,11 +12,11 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Sentences, Told
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.query.aggregates import Estimate
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars, Bias
 
 if TYPE_CHECKING:

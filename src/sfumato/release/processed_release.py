@@ -17,11 +17,11 @@ from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
 from sfumato.plan.explanation import Explanation
 from sfumato.plan.plan import Described
 from sfumato.plan.serialization import DetachedComputation
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.error_bars import Bars, Bias, check_error_names
 from sfumato.query.inferred_parameters import Found
 from sfumato.release.canonical_form import VERSION

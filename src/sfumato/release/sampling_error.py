@@ -19,6 +19,7 @@ from scipy.special import betaincinv, gammainccinv, gammaincinv
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact.root_finding import halve
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.plan.group_measurement import NoisyBatch
@@ -36,7 +37,6 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.aggregates.estimate import linear_interval
 from sfumato.query.aggregates.sum_mean_variance import StandardDeviationEstimate, VarianceEstimate
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.schema import Kind
 
 _HALVINGS = 60

@@ -13,11 +13,11 @@ from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.progress import NotebookBar, fraction_of
 from sfumato.errors import QueryError, RefusalError, in_own_words
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
 from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.error_bars import Bars, Bias, check_error_names, checked_confidence
 from sfumato.release.canonical_form import canonical_top
 from sfumato.release.noisy_table import NoisyTable, stopped

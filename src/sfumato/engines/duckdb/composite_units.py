@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.expressions import ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
-from sfumato.query.tables.unit_parts import UnitPart, unit_name
+from sfumato.query.tables.table_part import UnitPart, unit_name
 from sfumato.sql_text import identifier, literal, same_name
 
 _WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")

@@ -40,8 +40,7 @@ from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Schema, Step
 from sfumato.query.tables.combined_tables import Combination, Reached, all_parts, over_parts, private_parts
 from sfumato.query.tables.dummy_rows import DummyRows, Known, Making
-from sfumato.query.tables.table_part import Part
-from sfumato.query.tables.unit_parts import UnitPart, unit_name
+from sfumato.query.tables.table_part import Part, UnitPart, unit_name
 from sfumato.release.payment import ChargeBudget, no_charge
 from sfumato.release.release import Release
 from sfumato.release.top_release import TopRelease

@@ -14,7 +14,7 @@ from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.sanitized_columns import without_views
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.errors import QueryError
-from sfumato.query.arrow_columns import arrow_column
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.query.schema import Column, Schema
 from sfumato.sql_text import identifier
 

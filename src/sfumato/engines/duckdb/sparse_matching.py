@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.distinct_values import Rows
 from sfumato.engines.duckdb.resources import keep_open
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.query import sizes
-from sfumato.query.arrow_columns import arrow_column
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import DistinctMatched
 

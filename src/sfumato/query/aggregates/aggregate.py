@@ -133,6 +133,11 @@ class Aggregate(Suggesting, Spelled, ABC):
         return f"sf.{call.function}({', '.join(given)})"
 
     @property
+    def placeholder(self) -> Aggregate:
+        """The aggregate with placeholders for bounds that are to be inferred; by default itself."""
+        return self
+
+    @property
     def each(self) -> Aggregate:
         """The aggregate of each group that this one is made of; by default itself."""
         return self

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
-from sfumato.query.arrow_columns import arrow_column
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers

@@ -1,4 +1,4 @@
-"""Table parts: a table with its steps, as a part of another table."""
+"""Table parts: a table with its steps as a part of another table, and the parts of a composite unit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,63 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sfumato.dataclass import dataclass
+from sfumato.errors import ParameterError, QueryError
 from sfumato.query.schema import Filter, Schema, Step
-from sfumato.query.tables.unit_parts import UnitPart
+
+
+@dataclass(frozen=True)
+class UnitPart:
+    """One of the columns or expressions that make a composite privacy unit.
+
+    Args:
+        text: a column, or SQL of one row's columns.
+        kind: its type, such that values of two kinds are never equal.
+    """
+
+    text: str
+    kind: str
+
+
+def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
+    """Return the valid parts of a composite privacy unit.
+
+    Raises:
+        ParameterError: one is no text.
+        QueryError: there are none, or one comes twice.
+    """
+    texts: list[str] = []
+    for part in given:
+        if not isinstance(part, str) or not part.strip() or not part.isprintable():
+            raise ParameterError(
+                "privacy_unit", part, "a column, or an expression of columns such as date_trunc('week', day)"
+            )
+        if part.casefold() in (text.casefold() for text in texts):
+            raise QueryError(f"privacy_unit: {part!r} is there twice; name each part once")
+        texts.append(part)
+    if not texts:
+        raise QueryError("privacy_unit: the list is empty; name the columns that tell whose a row is")
+    return tuple(texts)
+
+
+def unit_name(parts: Sequence[str]) -> str:
+    """Return the name of the column that holds a composite privacy unit.
+
+    >>> unit_name(["id", "date_trunc('week', day)"])
+    "id and date_trunc('week', day)"
+    """
+    return " and ".join(parts)
+
+
+def unit_note(parts: Sequence[UnitPart]) -> str:
+    """Return a note on what a release with a composite privacy unit protects, and what not."""
+    first, *rest = (part.text for part in parts)
+    each = f"one {first}" + (f" with one value of {unit_name(rest)}" if rest else "")
+    zones = dict.fromkeys(part.kind.partition(" in ")[2] for part in parts)
+    read = "".join(f" Times with a zone are read in {zone}." for zone in zones if zone)
+    return (
+        f"The privacy unit is {each}: all rows of one such unit are protected together, and no more. One "
+        f"{first} in several of them adds up: in m units, it is protected as m people together are.{read}"
+    )
 
 
 class Reader(Protocol):
