@@ -199,6 +199,16 @@ def test_units_and_foreign_keys_of_every_kind_meet(kind, fixed_salt):
     assert all(of[0][0]["rows"] for of in found[0])
 
 
+def test_a_foreign_key_meets_its_owner_on_one_worker_though_zero_has_two_signs(fixed_salt):
+    rows, owners = (as_arrow({"id": ("DOUBLE", [zero]), "u": ("INTEGER", ["1"])}) for zero in ("-0.0", "0.0"))
+    found = []
+    for opened in (DuckDBEngine.open, lambda given: LocalEngine(given, 16)):
+        part = Table(opened(owners), "u")._part
+        reached = opened(rows).combined(Reached(Part(opened(rows), (), None), part, "id", "id", "owner"))
+        found.append(statistics(Table(reached, "owner")))
+    assert found[0] == found[1] and found[0][0][0]["rows"] == 1
+
+
 def test_public_tables_of_every_kind_are_sent(tmp_path, fixed_salt):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as session:
         session.execute(

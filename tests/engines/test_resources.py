@@ -281,3 +281,16 @@ def test_a_folder_that_is_not_ours_is_refused(folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
     with pytest.raises(EngineError, match="set TMPDIR"):
         connect()
+
+
+def test_a_worker_of_spark_spills_where_spark_removes_it(folder, monkeypatch):
+    pytest.importorskip("pyspark")
+    from sfumato.engines.spark import spark_tasks
+
+    blocks = folder / "blocks"
+    blocks.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{folder}/gone,{blocks}")
+    monkeypatch.setattr(resources, "_inside", None)
+    monkeypatch.setattr(spark_tasks, "settle", lambda kind: None)
+    (found,) = spark_tasks.shipped(lambda batches: iter([resources.spill_folder()]))(iter(()))
+    assert Path(found).parent == blocks and [*folder.iterdir()] == [blocks]
