@@ -55,7 +55,7 @@ FAULTS = [
           "found = np.minimum(found, laplaces_tolerance(k, self._deviation, self._largest))",
           "found = np.minimum(found, laplaces_tolerance(k, self._deviation / math.sqrt(2), self._largest))", f"{NOISE}test_laws.py::test_tolerances_of_several_laplace_noises_are_outward"),
     Fault("two Laplace noises are one and a half", "noise/noise_sums.py",
-          "share = 1 - ratio, ratio / (1 + ratio)", "share = 1 - ratio, ratio / 4", f"{NOISE}test_laws.py::test_two_equal_laplace_noises_by_hand"),
+          "share = 1 - ratio, ratio / (1 + ratio)", "share = 1 - ratio, ratio / 4", f"{NOISE}test_laws.py::test_tolerances_of_two_laplace_noises_are_outward"),
     Fault("the smallest sums of Laplace noises are farther than the largest", "noise/noise_sums.py",
           "return -np.sort(-np.array(", "return np.sort(np.array(", f"{NOISE}test_laws.py::test_tolerances_of_several_laplace_noises_are_outward"),
     # Noises of many numbers that are drawn together.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction as F
-from itertools import combinations, product
 from math import log10, sqrt
 
 import numpy as np
@@ -88,24 +87,6 @@ def matrix(rollup):
     return [
         np.equal.outer(np.arange(len(s)), c) * 1.0 for s, c in zip(rollup.sizes, rollup.codes, strict=True)
     ]
-
-
-@pytest.mark.noise_cannot_matter("variances are computed")
-@pytest.mark.parametrize(
-    "values, sets",
-    [
-        ((2, 1, 3), ((0, 1, 2), (0, 1), (1, 2), (0,), (1,), ())),
-        ((2,) * 7, (tuple(range(7)), *[s for n in (5, 6, 4, 3) for s in combinations(range(7), n)][:64])),
-    ],
-)
-def test_variances_where_cells_are_complete(values, sets):
-    """With a key of one value, and with as many levels as there may be."""
-    rollup = rollup_of(list(product(*map(range, values))), sets)
-    of_levels = [0.25 + i % 5 for i in range(len(sets))]
-    covariance = np.linalg.inv(normal(rollup, of_levels))
-    assert rollup.complete and len(sets) in (6, 65)
-    for a, found in zip(matrix(rollup), variances(rollup, of_levels), strict=True):
-        assert found == pytest.approx(np.diag(a @ covariance @ a.T))
 
 
 weights = st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=4, max_size=4)

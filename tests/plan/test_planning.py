@@ -122,6 +122,3 @@ def test_less_than_is_proved_is_not_paid(options, less, what):
         return
     with pytest.raises(RefusalError, match=what):
         proved(described, less)
-
-
-# Explanations.

@@ -118,9 +118,6 @@ def test_whole_parts_add_up_and_are_near(parts, totals, positive):
         assert np.all(np.abs(of - exact) <= 1 + 1e-6)
 
 
-# Errors.
-
-
 # What one unit moves.
 
 STATISTICS = [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))]

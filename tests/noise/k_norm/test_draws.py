@@ -123,27 +123,16 @@ ENDS = [
     ("separate", Cone(1), 6),
     ("separate", Cone(2), 7),
 ]
+WORDS = [0, 1, 2**30, 2**46, 2**48, 2**63 // 3, 2**64 // 3, 2**63 - 1, 2**63, 2**64 - 2**30, 2**64 - 1]
+WORDS.append(2**64 // 3 + 1 + 2**63)
 
 
 @pytest.mark.parametrize("kind, cone, place", ENDS, ids=str)
 def test_words_where_floats_know_nothing(kind, cone, place):
     """Shares next to 0, and numbers chosen next to the edge of another: no word is refused, or taken for another."""
     base = SeededWords(3).take(4 + 12).tolist()
-    for word in (
-        0,
-        1,
-        2**63 - 1,
-        2**63,
-        2**64 - 1,
-        2**30,
-        2**64 - 2**30,
-        2**46,
-        2**48,
-        2**64 // 3,
-        2**64 // 3 + 1 - 2**63,
-        2**63 // 3,
-    ):
-        words = [*base[:place], word % 2**64, *base[place + 1 :]]
+    for word in WORDS:
+        words = [*base[:place], word, *base[place + 1 :]]
         fast, slow = (
             compute(kind, cone, (F(2) ** 30,) * 4, 1, FixedWords(words, then=SeededWords(1)))
             for compute in (draw, slowly)
@@ -226,6 +215,3 @@ def unlike(body, theta):
 )
 def test_points_are_uniform_in_the_body(body, theta):
     assert not unlike(body, theta)
-
-
-# One draw for very many groups: all blocks of them share λ and μ.

@@ -102,16 +102,6 @@ def test_without_noise_the_largest_are_shown_in_order(keys):
     assert shown["units"].to_pylist() == [SIZES[key] for key in shown["key"].to_pylist()]
 
 
-@pytest.mark.noise_cannot_matter("it looks at exact numbers")
-def test_the_recorder_has_the_truth(recorder):
-    release = question(keys=None).release(**OPTIONS)
-    truth = recorder[release].truth
-    assert dict(zip(truth["key"].to_pylist(), truth["units"].to_pylist(), strict=True)) == {
-        key: n for key, n in SIZES.items() if n
-    }
-    assert recorder[0].release is release
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("keys, epsilon", [(None, 1), ("public", 8)])
 def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):

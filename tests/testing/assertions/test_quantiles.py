@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
-from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.noise.noise_sums import rounded_tolerance
+from sfumato.noise import Gaussian, SeededWords
 from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
-from sfumato.testing.assertions.quantile_tolerances import NOISES, Chosen, Walk
-from sfumato.testing.tolerances.noise_tolerances import per_partition_k
+from sfumato.testing.assertions.quantile_tolerances import Chosen, Walk
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 from tests.support.changed_plans import without_certificate
 
@@ -64,8 +62,6 @@ def walked(walk: Walk, noise: list[list[list[int]]]) -> np.ndarray:
     tree = noisy_tree(many, law, (walk.rank,), profile=no_bars)
     return walk.lower + tree.values[:, 0] * (walk.upper - walk.lower)
 
-
-# The interval.
 
 # Many small counts; counts beside which others look empty, or nearly; and huge ones.
 trees = st.one_of(
@@ -137,52 +133,6 @@ def test_ends_by_hand():
     # No rows and no noise: the rank itself.
     empty = Walk(counts_of({}), Gaussian(1), 0.25, 0.0, 8.0)
     assert empty.ends(0) == (pytest.approx(2.0), pytest.approx(2.0)) and empty.without_noise == 2.0
-
-
-# As often as stated: the bound is far from tight, so the rates are compared from above.
-
-RNG = np.random.default_rng(3)
-VALUES = {"uniform": RNG.random(2000), "point mass": np.full(1000, 0.46), "almost empty": np.array([0.3, 0.31, 0.8]),
-          "outside": RNG.normal(0.9, 0.3, 1500)}  # fmt: skip
-RANKS = (0.0, 0.1, 0.5, 0.9, 1.0)
-GROUPS = 1000
-
-
-class Wider:
-    """The right law's deviation, and noise that is wider by a factor."""
-
-    def __init__(self, law, factor: int) -> None:
-        self.standard_deviation, self.law = law.standard_deviation, type(law)(law.unit * factor)
-
-    def rounded(self, count: int, words=None) -> np.ndarray:
-        return self.law.rounded(count, words)
-
-
-def failures(leaves, law, factor: int) -> dict[tuple[float, int], int]:
-    """How many of the groups leave the interval of k, by rank and k."""
-    tree = noisy_tree(counts_of(leaves, GROUPS), Wider(law, factor), RANKS, SeededWords(repr(law)))
-    found = {}
-    for i, rank in enumerate(RANKS):
-        walk = Walk(counts_of(leaves), law, rank, 0.0, 1.0)
-        for k in (1, 2, 3):
-            low, high = walk.ends(rounded_tolerance(law, per_partition_k(k, NOISES)))
-            found[rank, k] = int(((tree.values[:, i] < low) | (tree.values[:, i] > high)).sum())
-    return found
-
-
-@LONG
-@pytest.mark.parametrize("law", [Laplace(8 * STEP), Gaussian(6 * STEP)], ids=["laplace", "gaussian"])
-@pytest.mark.parametrize("name", VALUES)
-def test_failure_rates(name, law):
-    """At most 10^-k; with these seeds 0 (docs/tolerances.md). For noise ten times as wide more."""
-    places = np.clip(VALUES[name] * LEAVES, 0, LEAVES - 1).astype(int)
-    leaves = {
-        int(leaf): int(n) * STEP for leaf, n in zip(*np.unique(places, return_counts=True), strict=True)
-    }
-    assert not any(failures(leaves, law, 1).values())
-    if name == "point mass":
-        wide = failures(leaves, law, 10)
-        assert all(wide[0.1, k] > GROUPS * 10**-k + 7 * math.sqrt(GROUPS * 10**-k) + 7 for k in (2, 3))
 
 
 # Releases.

@@ -93,20 +93,6 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
     assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
 
 
-def test_a_swapped_group_must_fail():
-    """Each output by itself tells two groups apart that were exchanged."""
-    side = [i % 4 == 0 for i in range(8000)]
-    table = pa.table({"id": range(8000), "g": ["a" if s else "b" for s in side],
-                      "x": [7.5 - (i % 2) if s else i % 9 - 2.0 for i, s in enumerate(side)]})  # fmt: skip
-    people = sf.scan(table, privacy_unit="id").group_by("g", keys=["a", "b"])
-    question = people.bound(groups=2, rows=2).agg(**ALL)
-    release, (a, b) = released(question, epsilon=20), truth_of(question, epsilon=20).to_pylist()
-    for o in ALL:
-        assert_approx_equal(release, {"a": {o: a[o]}, "b": {o: b[o]}}, k=K, columns=[o])
-        text = text_of(assert_approx_equal, release, {"a": {o: b[o]}, "b": {o: a[o]}}, k=K, columns=[o])
-        assert "2 of 2 values are off" in text and "tolerances" in text
-
-
 @pytest.mark.parametrize("kind", ["joint", pytest.param("of each group", marks=LONG)])
 def test_noise_that_is_missing_in_half_of_the_groups(kind, monkeypatch):
     question = asked(kind)
