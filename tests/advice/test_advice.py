@@ -134,7 +134,8 @@ def test_what_was_advised_is_given_once(advice):
 @pytest.mark.noise_cannot_matter("what is looked at is what it costs")
 def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
     budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
-    found = sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
+    asked = {name: one for name, one in questions(people).items() if name in ("few", "all")}
+    found = sf.advise(people, asked, epsilon=4, delta="1e-6", budget=budget)
     assert budget.spent == (0.8, 0.0)
     released = found.release(budget=budget, confidence=0.95)
     assert list(released) == list(found.questions)
@@ -258,6 +259,7 @@ def test_rows_raise_nothing(rows):
         assert release.to_arrow().num_rows >= 0
 
 
+@pytest.mark.long
 @SEEDED
 def test_a_catalog_has_the_last_word(tmp_path):
     import pyarrow.parquet as pq

@@ -80,8 +80,7 @@ def test_roots_are_outward_and_tight(x):
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["1e999999999", "1E-99999999 ", "1e10_001", "1e٩٩٩٩٩٩٩٩٩", Decimal("1e20000")],
+    "value", ["1e999999999", "1E-99999999 ", "1e10_001", "1e٩٩٩٩٩٩٩٩٩", Decimal("1e20000")]
 )
 def test_numbers_that_would_fill_the_memory_with_digits_are_refused(value):
     """One of the digits of other scripts is one to `Fraction`, too."""
@@ -129,7 +128,7 @@ def test_exponentials_and_logarithms_are_enclosed(x, bits):
             assert real(log1p_up(y, bits)) >= mpmath.log(1 + real(y))
 
 
-@pytest.mark.parametrize("x, bits", [(-50, 64), (0, 64), (Fraction(1, 10**9), 300), (7, 64), (10**4, 300)])
+@pytest.mark.parametrize("x, bits", [(-50, 64), (0, 64), (Fraction(1, 10**9), 300), (7, 64), (10**3, 128)])
 def test_gaussian_tails_are_enclosed(x, bits):
     x = Fraction(x)
     with mpmath.workdps(130):

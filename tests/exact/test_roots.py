@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.exact.root_finding import (
-    crossing,
-    first_float,
-    first_whole,
-    first_whole_near,
-    narrow,
-)
+from sfumato.exact.root_finding import crossing, first_float, first_whole, first_whole_near, narrow
 
 
 @settings(max_examples=100, deadline=None)

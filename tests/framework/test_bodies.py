@@ -11,14 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 from sfumato.errors import ParameterError
-from sfumato.framework import (
-    CentredDistance,
-    ConeBody,
-    GroupedIntegers,
-    KNormDistance,
-    Product,
-    Segment,
-)
+from sfumato.framework import CentredDistance, ConeBody, GroupedIntegers, KNormDistance, Product, Segment
 
 BODIES = [
     ConeBody(("n",), (F(3),)),

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import os
-import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,8 +147,8 @@ FREE = {
     "count, ChangeOneDistance, size 5",
     "count, SymmetricDistance, size 5",
 }
-# Each transformation of records has like cases: two metrics, a size that is known or not, and kinds of numbers. The quick
-# search has every fifth one of each, in the order of `cases`.
+# Each transformation of records has like cases: two metrics, a size that is known or not, and kinds of numbers. Of each the
+# first tier has every fifth one, in the order of `cases`.
 _made: dict[str, list[str]] = {}
 for _name in CASES:
     if _name.endswith(("size None", "size 5")):
@@ -168,12 +164,7 @@ SLOW = (
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] * name.startswith(SLOW))
-        for name in CASES
-        if name not in LATER
-    ],
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LATER or n.startswith(SLOW))) for n in CASES]
 )
 def test_a_quick_search_breaks_no_claim(name):
     d_in, made = CASES[name]
@@ -182,49 +173,9 @@ def test_a_quick_search_breaks_no_claim(name):
     assert (found.bound == 0) is (name in FREE)
 
 
-SOURCE = Path(t.__file__).parent
-
-
-def changed_files() -> set[str]:
-    """Return the modules of transformations that differ from the last tag; none where git knows none."""
-    git = ["git", "-C", str(SOURCE)]
-    try:
-        last = subprocess.run(
-            [*git, "describe", "--tags", "--abbrev=0"], capture_output=True, text=True, check=True
-        )
-        files = [*git, "diff", "--name-only", "--relative", last.stdout.strip(), "--", "."]
-        return set(subprocess.run(files, capture_output=True, text=True, check=True).stdout.split())
-    except (OSError, subprocess.CalledProcessError):
-        return set()
-
-
-def modules_of(name: str) -> set[str]:
-    """Return the modules that decide a case: those of its statistic, or those that define its transformation."""
-    for statistic in (*STATISTICS, *STRATA, *OF_VECTORS, LEAVES):
-        if name.startswith(("per_group", "total rows")) and name.endswith(statistic.names[0]):
-            found = {
-                f"statistics/{Path(inspect.getfile(kind)).name}" for kind in type(statistic).__mro__[:-2]
-            }
-            return found | {"contribution_bounding.py", "grid.py"}
-    if name.split(maxsplit=1)[0] in ("per_group", "margin", "total"):
-        return {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
-    made = inspect.unwrap(getattr(t, re.split(r"\W", name)[0], t.clamp))
-    own = {Path(made.__code__.co_filename).name}
-    return own if made is not inspect.unwrap(t.clamp) else own | {"record_sums.py"}
-
-
-@pytest.fixture(scope="module")
-def changed() -> set[str]:
-    """What the long search is for: all in the release check, else what changed since the last tag."""
-    return {"all"} if os.environ.get("SFUMATO_LONG") else changed_files()
-
-
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.parametrize("name", CASES)
-def test_a_long_search_breaks_no_claim_and_reaches_all(name, changed):
-    """Of transformations whose modules changed since the last tag; of all in the release check."""
-    if not changed & {"all", *modules_of(name)}:
-        return
+def test_a_long_search_breaks_no_claim_and_reaches_all(name):
     d_in, made = CASES[name]
     harder = ("sum", "tree", "leaves", "upto", "weight", "distinct", "shared", "bin", "strata")
     long = 800 if any(part in name for part in harder) else 400
@@ -233,29 +184,18 @@ def test_a_long_search_breaks_no_claim_and_reaches_all(name, changed):
     assert found.bound == 0 or found.ratio >= Fraction(99, 100), str(found)
 
 
-def test_the_long_search_is_for_what_changed():
-    assert modules_of("clamp int, SymmetricDistance, size 5") == {"record_columns.py", "record_sums.py"}
-    assert modules_of("mean int, SymmetricDistance, size 5") == {"record_sums.py"}
-    assert (
-        "statistics/moments.py" in modules_of("per_group L1 x.sum") >= {"statistics/statistic.py", "grid.py"}
-    )
-    assert all(SOURCE.joinpath(module).is_file() for name in CASES for module in modules_of(name))
-
-
 def test_no_public_transformation_is_left_out():
     made = " ".join(CASES)
     for name in t.__all__:
         item = getattr(t, name)
         if inspect.isfunction(item) and inspect.signature(item).return_annotation == "Transformation":
             assert name in made
-    statistics = {type(s).__name__ for s in (*STATISTICS, *STRATA, *OF_VECTORS)} | {
-        "Statistic",
-        "Margin",
+    classes = [getattr(t, n) for n in t.__all__ if inspect.isclass(getattr(t, n))]
+    statistics = {type(s) for s in (*STATISTICS, *STRATA, *OF_VECTORS)} | {
+        t.Statistic,
+        t.Margin,
     }  # which is no sum
-    public = {
-        n for n in t.__all__ if inspect.isclass(getattr(t, n)) and issubclass(getattr(t, n), t.Statistic)
-    }
-    assert public == statistics
+    assert {c for c in classes if issubclass(c, t.Statistic)} == statistics
 
 
 @pytest.mark.long

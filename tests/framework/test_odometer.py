@@ -29,7 +29,7 @@ from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace
 
 pytestmark = pytest.mark.noise_cannot_matter("losses are looked at, not what is drawn")
 
-steady = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+steady = settings(derandomize=True, database=None, deadline=None, max_examples=40)
 
 WHOLE, DISTANCE = AtomDomain(int), AbsoluteDistance()
 

@@ -29,7 +29,13 @@ from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
 
 AUTO = {"lower": "auto", "upper": "auto"}
+LONG = pytest.mark.long
 SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+
+
+def later(*cases):
+    """Cases of the second tier."""
+    return [pytest.param(*case, marks=LONG) for case in cases]
 
 
 def table(values, kind=None, groups=1):
@@ -52,12 +58,12 @@ WAGES = np.random.default_rng(4).lognormal(6, 0.6, 5_000)
 
 
 @SEEDED
-@pytest.mark.parametrize(("values", "within"), [(BELL, 4), (WAGES, 4), (-WAGES, 4), (BELL * 1e-30, 4)])
-def test_bounds_are_near_the_values(values, within):
+@pytest.mark.parametrize("values", [BELL, *later((BELL * 1e-30,), (-WAGES,))])
+def test_bounds_are_near_the_values(values):
     release = released(values)
     ((lower, upper),) = (found.value for found in release.found)
     spread = values.max() - values.min()
-    assert (upper - lower) <= within * spread
+    assert (upper - lower) <= 4 * spread
     assert lower <= np.quantile(values, 0.02) and upper >= np.quantile(values, 0.98)
     shown = release.to_arrow().to_pylist()[0]
     assert abs(shown["m"] - values.mean()) < 0.1 * spread
@@ -76,6 +82,7 @@ def test_the_cost_is_all_of_epsilon_and_is_listed():
     assert Fraction(told.to_dict()["budget"]["epsilon"]) == release.plan.epsilon
 
 
+@LONG
 @SEEDED
 def test_shares_are_of_the_epsilon_for_looks():
     asked = {"m": sf.mean("x", **AUTO), "t": sf.sum("x", lower=0, upper="auto")}
@@ -90,14 +97,14 @@ def test_shares_are_of_the_epsilon_for_looks():
 
 ODD = {
     "nothing": [],
+    "both infinities": [math.inf, -math.inf] * 2_500,
+    "denormal": [5e-324] * 5_000,
     "one unit": [3.0],
     "NULL alone": [None] * 50,
     "NaN alone": [math.nan] * 50,
     "infinite": [math.inf] * 5_000,
-    "both infinities": [math.inf, -math.inf] * 2_500,
     "huge": [1e308] * 5_000,
     "huge, both signs": [1e308, -1e308] * 2_500,
-    "denormal": [5e-324] * 5_000,
     "zero": [0.0, -0.0] * 2_500,
     "one value": [123456789.123] * 5_000,
     "two near values": [1e15, 1e15 + 1] * 2_500,
@@ -105,15 +112,10 @@ ODD = {
 
 
 @SEEDED
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", [*ODD][:3] + later(*zip([*ODD][3:], strict=True)))
 @pytest.mark.parametrize(
     ("make", "magnitudes"),
-    [
-        (sf.mean, None),
-        (sf.sum, (1, 10**6)),
-        pytest.param(sf.sum, None, marks=pytest.mark.long),
-        pytest.param(sf.variance, None, marks=pytest.mark.long),
-    ],
+    [(sf.mean, None), (sf.sum, (1, 10**6)), *later((sf.sum, None), (sf.variance, None))],
 )
 def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
     made = make("x", **AUTO, magnitudes=magnitudes)
@@ -126,7 +128,7 @@ def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
 
 @SEEDED
 @pytest.mark.parametrize(
-    ("lower", "upper"), [(0, "auto"), ("auto", 10**4), (-(10**99), "auto"), ("auto", -5)]
+    ("lower", "upper"), [("auto", -5), *later((0, "auto"), ("auto", 10**4), (-(10**99), "auto"))]
 )
 def test_one_bound_may_be_given(lower, upper):
     release = released(WAGES, m=sf.mean("x", lower=lower, upper=upper))
@@ -176,7 +178,7 @@ def noisy(rng, values, epsilon=0.2):
     return look
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.noise_cannot_matter("the generator is seeded")
 @pytest.mark.parametrize("magnitudes", [None, (Fraction(1), Fraction(10**6))])
 def test_no_bound_is_far_beyond_the_values(magnitudes):

@@ -55,7 +55,11 @@ def test_limits_are_those_of_the_table(keys, each):
 @SEEDED
 @pytest.mark.parametrize(
     ("most", "rows", "each", "left_out"),
-    [(2, 1, 1, 10 / 21), (6, 1, 1, 0.0), (6, 2, 4, 0.5), (3, 1, 2, 1 - 5 / 7 / 2)],
+    [
+        (2, 1, 1, 10 / 21),
+        (3, 1, 2, 1 - 5 / 7 / 2),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((6, 1, 1, 0.0), (6, 2, 4, 0.5))),
+    ],
 )
 def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     # Baskets have 1 to 6 products, as many of each, with so many rows in each of them; an owner limits both.

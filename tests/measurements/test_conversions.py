@@ -11,13 +11,7 @@ import pytest
 from sfumato.budget import Loss, gaussian_mu
 from sfumato.budget.closed_forms import zcdp_epsilon
 from sfumato.errors import BudgetError, ParameterError, QueryError
-from sfumato.framework import (
-    ApproximateDP,
-    GaussianDP,
-    Measurement,
-    PureDP,
-    ZeroConcentratedDP,
-)
+from sfumato.framework import ApproximateDP, GaussianDP, Measurement, PureDP, ZeroConcentratedDP
 from sfumato.measurements import PrivacyLoss, convert, gaussian, laplace
 
 

@@ -25,14 +25,7 @@ from sfumato.framework import (
     PureDP,
     VectorDomain,
 )
-from sfumato.measurements import (
-    NOISES,
-    NoiseKind,
-    centred_gaussian,
-    gaussian,
-    k_norm,
-    laplace,
-)
+from sfumato.measurements import NOISES, NoiseKind, centred_gaussian, gaussian, k_norm, laplace
 from sfumato.measurements.correlated_noise import centred_noise, k_norm_noise
 from sfumato.measurements.int128_array import Int128Array
 from sfumato.noise import Gaussian, Laplace, SeededWords
@@ -119,7 +112,7 @@ def test_claims_on_other_numbers(make, law):
     assert three.map(1) == 1 + moved * STEP and three.map(0) == 0
 
 
-N = 60_000
+N = 25_000
 
 
 @pytest.mark.flakiness(k=14, because="Chernoff's bound at 1e-15; 120 draws have three values with 0.55^120")

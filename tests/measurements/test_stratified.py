@@ -144,10 +144,7 @@ def test_nobody_said_yes(n):
 
 SIZES = {"E": 4421, "M": 1018, "H": 755}
 
-ROWS = {
-    "stype": ["E"] * 100 + ["M"] * 50 + ["H"] * 50,
-    "award": [i % 3 != 0 for i in range(200)],
-}
+ROWS = {"stype": ["E"] * 100 + ["M"] * 50 + ["H"] * 50, "award": [i % 3 != 0 for i in range(200)]}
 
 
 def ask(table=None, **changed):

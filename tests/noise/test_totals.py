@@ -15,13 +15,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
-from sfumato.noise.level_noise import (
-    _SOLVED,
-    LevelNoises,
-    LevelsGaussian,
-    least_squares,
-    variances,
-)
+from sfumato.noise.level_noise import _SOLVED, LevelNoises, LevelsGaussian, least_squares, variances
 
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
 

@@ -16,16 +16,7 @@ from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import SeparateNoise
 from sfumato.plan import quantile_candidates as choosing
 from sfumato.plan.plan import Plan
-from sfumato.transformations import (
-    Count,
-    CountUnits,
-    Lattice,
-    Leaves,
-    Margin,
-    Moments,
-    ValueGrid,
-    cone_of,
-)
+from sfumato.transformations import Count, CountUnits, Lattice, Leaves, Margin, Moments, ValueGrid, cone_of
 from tests.support.plan_chains import same_loss
 
 RNG = np.random.default_rng(5)

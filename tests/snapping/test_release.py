@@ -22,11 +22,7 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.exact.outward_rounding import log_bounds, round_bits
 from sfumato.noise import FixedWords, SeededWords
-from sfumato.snapping import (
-    SnappingMechanism,
-    snapping_parameters,
-    to_lattice,
-)
+from sfumato.snapping import SnappingMechanism, snapping_parameters, to_lattice
 from sfumato.snapping.rounding_lattice import Lattice
 from sfumato.snapping.snapping_parameters import Parameters, guard_bits
 from sfumato.snapping.snapping_paths import Reference, _Buffers

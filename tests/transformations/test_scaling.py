@@ -12,13 +12,7 @@ import pytest
 
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError
-from sfumato.framework import (
-    WHOLE,
-    AtomDomain,
-    KNormDistance,
-    Part,
-    RowsDomain,
-)
+from sfumato.framework import WHOLE, AtomDomain, KNormDistance, Part, RowsDomain
 from sfumato.transformations import (
     Count,
     CountUnits,

@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
 from sfumato.framework import AbsoluteDistance, ProductMetric
-from sfumato.transformations import (
-    make_lipschitz_sized_proportion_ci_mean as make_mean,
-)
-from sfumato.transformations import (
-    make_lipschitz_sized_proportion_ci_variance as make_variance,
-)
+from sfumato.transformations import make_lipschitz_sized_proportion_ci_mean as make_mean
+from sfumato.transformations import make_lipschitz_sized_proportion_ci_variance as make_variance
 
 TEN = ([10] * 10, [100] * 10)
 
@@ -51,7 +47,7 @@ designs = st.lists(
 ).map(lambda pairs: ([n for n, _ in pairs], [n + more for n, more in pairs]))  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(design=designs, data=st.data(), scale=st.sampled_from([0, 1, "2.5"]))
 def test_the_claim_holds_in_the_domain(design, data, scale):
     n, size = design

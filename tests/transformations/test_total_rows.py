@@ -67,7 +67,7 @@ def largest_move(chain: Transformation, units: list[list[Row]]) -> Fraction:
     return max(chain.output_metric.distance(before, chain(base + unit)) for unit in units)
 
 
-@pytest.mark.parametrize("norm", Norm)
+@pytest.mark.parametrize("norm", [Norm.L1, pytest.param(Norm.L2, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "name",
     [

@@ -71,11 +71,7 @@ def _given(cone, groups, kind, seed):
     return SeededWords(seed).take(4 + width * groups).tolist()
 
 
-@pytest.mark.parametrize(
-    "cone",
-    [Cone(1), pytest.param(Cone(1, True), marks=pytest.mark.long)],
-    ids=name,
-)
+@pytest.mark.parametrize("cone", [Cone(1), pytest.param(Cone(1, True), marks=pytest.mark.long)], ids=name)
 @pytest.mark.parametrize("kind", ["joint", "separate"])
 def test_words_next_to_a_boundary(kind, cone, monkeypatch):
     """Each first word is moved to where the vector changes, and one and two further, to either side."""
