@@ -34,13 +34,11 @@ from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError, QueryError, RefusalError, SfumatoError, in_own_words
-from sfumato.framework import AbsoluteDistance, AtomDomain, Odometer, PureDP, Row
-from sfumato.measurements import laplace, stratified_estimate
+from sfumato.framework import AbsoluteDistance, Odometer, PureDP, Row
+from sfumato.measurements import laplace
 from sfumato.noise import FixedWords, Laplace
 from sfumato.plan.group_measurement import GroupMeasurement
-from sfumato.snapping import Histogram, Mean, SnappingMechanism, to_lattice
-from sfumato.testing import per_partition_k
-from sfumato.transformations import clamp
+from sfumato.snapping import to_lattice
 
 pytestmark = pytest.mark.noise_cannot_matter("texts of errors are looked at, no number")
 
@@ -69,13 +67,8 @@ def shown(error: BaseException) -> str:
     """Return all that a logger may print of an error, but the values of local variables."""
     parts = [*traceback.format_exception(error)]
     for each in chain(error):
-        parts += [
-            str(each),
-            repr(each),
-            repr(each.args),
-            repr(getattr(each, "__notes__", ())),
-            repr(vars(each)),
-        ]
+        notes = getattr(each, "__notes__", ())
+        parts += [str(each), repr(each), repr(each.args), repr(notes), repr(vars(each))]
     return "\n".join(parts)
 
 
@@ -97,27 +90,13 @@ def question(table: Any) -> Any:
     return table.bound(groups=1, rows=1).agg(v=sf.sum("v", lower=0, upper=1))
 
 
-def test_the_walk_finds_a_value_anywhere():
-    def planted(where: str) -> BaseException:
-        try:
-            try:
-                raise ValueError(MARK if where == "context" else "")
-            except ValueError:
-                raise EngineError("told") from None
-        except EngineError as error:
-            if where == "cause":
-                error.__cause__ = KeyError(MARK)
-            if where == "notes":
-                error.add_note(MARK)
-            if where == "attribute":
-                error.value = MARK
-            if where == "group":
-                error.__cause__ = ExceptionGroup("", [ValueError(MARK)])
-            return error
-
-    for where in ("context", "cause", "notes", "attribute", "group"):
-        assert MARK in shown(planted(where)), where
-    assert MARK not in shown(planted("nowhere"))
+@pytest.mark.parametrize("where", ["context", "cause", "notes", "group", "nowhere"])
+def test_the_walk_finds_a_value_anywhere(where):
+    error = EngineError("told")
+    error.__context__ = ValueError(MARK if where == "context" else "")
+    error.__cause__ = {"cause": KeyError(MARK), "group": ExceptionGroup("", [ValueError(MARK)])}.get(where)
+    error.add_note(MARK if where == "notes" else "")
+    assert (MARK in shown(error)) is (where != "nowhere")
 
 
 # While rows are read.
@@ -148,39 +127,10 @@ def test_the_query_itself_quotes_rows():
         connection.sql(FAILING.replace("source_rows", "ROWS")).fetchall()
 
 
-@pytest.mark.parametrize("look", ["to_arrow", "write"])
-def test_a_row_that_fails(look, failing, tmp_path):
+def test_a_row_that_fails(failing, tmp_path):
     release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
-    looks = {
-        "to_arrow": release.to_arrow,
-        "write": lambda: release.write(tmp_path / "o.csv"),
-    }
-    assert "DuckDB stopped" in str(refused(looks[look]))
+    assert "DuckDB stopped" in str(refused(lambda: release.write(tmp_path / "o.csv")))
     refused(release.to_arrow)
-
-
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (duckdb.OutOfRangeException, "please report the query, without rows, as a defect of sfumato"),
-        (duckdb.InvalidInputException, "If the files are whole, please report the query"),
-        (duckdb.OutOfMemoryException, "Memory or disk ran out"),
-        (duckdb.IOException, "A file changed, is damaged or cannot be read"),
-        (pa.ArrowInvalid, "If the files are whole, please report the query"),
-    ],
-)
-def test_only_what_is_known_is_blamed(error, why, monkeypatch):
-    """An overflow in SQL that this package writes is no fault of a file, of memory or of the disk."""
-
-    def stop(*_: Any) -> Iterator[pa.RecordBatch]:
-        raise error(MARK)
-        yield
-
-    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
-    monkeypatch.setattr(engines, "batches", stop)
-    text = str(refused(release.to_arrow))
-    assert why in text
-    assert ("emory" in text) == ("emory" in why)
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
@@ -353,11 +303,11 @@ MIXED = {
 
 @pytest.mark.parametrize("source", MIXED)
 def test_a_source_that_mixes_types(source):
-    def asked() -> None:
-        table = sf.scan(MIXED[source](), privacy_unit="id")
-        table.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+    refused(lambda: counted_units(MIXED[source]()))
 
-    refused(asked)
+
+def counted_units(source: Any) -> None:
+    sf.scan(source, privacy_unit="id").agg(n=sf.count_units()).release(epsilon=1).to_arrow()
 
 
 # Types whose labels come from rows.
@@ -444,21 +394,17 @@ def failing_rows() -> Iterator[str]:
 
 
 GIVEN = {
-    "frame": ROWS.to_pandas,
     "series": lambda: ROWS.to_pandas()["k"],
     "table": lambda: ROWS,
-    "column": lambda: ROWS["k"],
     "array": ROWS["k"].to_numpy,
     "list": lambda: [MARK],
     "mapping": lambda: {"k": MARK},
     "array of one": lambda: numpy.array([MARK]),
     "record": lambda: numpy.array([(1, MARK)], dtype=[("id", int), ("k", "U20")])[0],
     "row": lambda: Row(1, MARK, {}),
-    "bytes": MARK.encode,
     "what fails on the way": failing_rows,
     "content of a file": lambda: f"id,k\n1,{MARK}",
 }
-MECHANISM = SnappingMechanism(epsilon=1, lower=0, upper=1)
 
 
 def asked(**options: Any) -> Any:
@@ -480,20 +426,16 @@ def shared(**options: Any) -> Any:
     return counted().release(**{"share": "0.1", "budget": sf.Budget(1, "1e-6")} | options)
 
 
-def receipt() -> sf.Receipt:
-    return question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt()
+def released(**options: Any) -> Any:
+    return counted().release(epsilon=1, **options)
 
 
 PLACES = {
     "source": lambda g: sf.scan(g, privacy_unit="name"),
-    "database": lambda g: sf.scan(f"{g}.db/rows" if isinstance(g, str) else g, privacy_unit="name"),
     "address of a service": lambda g: connect(g, "token"),
     "token": lambda g: connect("http://127.0.0.1:9", g if not isinstance(g, str) else f"{g}\n"),
     "noise": lambda g: asked(noise=g),
     "epsilon": lambda g: asked(epsilon=g),
-    "delta": lambda g: asked(delta=g),
-    "lower": lambda g: sf.sum("v", lower=g, upper=1),
-    "magnitudes": lambda g: sf.mean("v", lower=0, upper="auto", magnitudes=g),
     "share for finding bounds": lambda g: sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(
         m=sf.mean("v", lower="auto", upper="auto")
     ).release(epsilon=1, auto_share=g),
@@ -501,55 +443,30 @@ PLACES = {
         sf.scan(ROWS, privacy_unit="id"), on="id", unit_rows=g
     ),
     "column of a mean": lambda g: counted().preview(epsilon=1, means={g: 1} if isinstance(g, str) else g),
-    "diagnostics": lambda g: counted().release(epsilon=1, diagnostics=g),
+    "diagnostics": lambda g: released(diagnostics=g),
     "share": lambda g: shared(share=g),
-    "delta beside a share": lambda g: shared(delta=g),
     "table of advice": lambda g: sf.advise(g, [counted()], epsilon=1),
-    "questions of advice": lambda g: advised(questions=g),
     "a question of advice": lambda g: advised(questions=[g]),
-    "a weight of advice": lambda g: advised(weights=[g]),
-    "budget of a release": lambda g: counted().release(epsilon=1, budget=g),
+    "budget of a release": lambda g: released(budget=g),
     "epsilon of a budget": sf.Budget,
     "what is spent": lambda g: sf.Budget(1).spend(g),
-    "loss": lambda g: sf.Budget(1).spend("0.1", loss=g),
     "place of a ledger": sf.Ledger,
-    "version of the data": lambda g: sf.Ledger("none.db").journal.declare("d", g),
-    "entry to publish": sf.Ledger("none.db").journal.publish,
     "head of a journal": sf.Ledger("none.db").journal.verify,
     "dataset of a ledger": lambda g: sf.Ledger("none.db").create(g, 1),
-    "dataset of a grant": lambda g: sf.Ledger("none.db").grant(g, "ann", 1),
-    "dataset of a history": lambda g: sf.Ledger("none.db").history(g),
     "groups of an analysis": lambda g: counted().analyze(epsilon=1, groups=g),
-    "bounds of an analysis": lambda g: counted().analyze(epsilon=1, bounds=g),
-    "ranks": lambda g: sf.quantiles("v", g, lower=0, upper=1),
-    "simultaneous": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(simultaneous=g),
-    "path": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).write(g),
-    "receipt's confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).receipt(confidence=g),
-    "receipt's path": lambda g: receipt().write(g),
+    "path": lambda g: released().write(g),
     "receipt that is read": sf.Receipt.read,
-    "answer beside a receipt": lambda g: receipt().verify(3 if isinstance(g, pa.Table) else g),
-    "rows that are made up": lambda g: sf.scan(ROWS, privacy_unit="id").dummy(rows=g),
     "survey's noise": lambda g: surveyed(noise=g),
-    "sizes": lambda g: stratified_estimate([1, 1], g, [9, 9], 1),
     "law": Laplace,
-    "records": Mean(3, lower=0, upper=1),
-    "edges": lambda g: Histogram(3, edges=g),
-    "guesses": MECHANISM.average_bias_bound,
     "lattice": lambda g: to_lattice(g, 0.5),
     "fixed words": lambda g: FixedWords([g]),
     "domain": lambda g: Odometer(3, g, AbsoluteDistance(), PureDP(), 1),
-    "metric": lambda g: clamp(0, 1, metric=g),
-    "rule": lambda g: per_partition_k(3, 3, rule=g),
-    "confidence": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1).errors(g),
-    "words": lambda g: question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1, unsafe_words=g),
+    "words": lambda g: released(unsafe_words=g),
     "privacy unit": lambda g: sf.scan(ROWS, privacy_unit=g if not isinstance(g, (str, list)) else 3),
     "filter": lambda g: sf.scan(ROWS, privacy_unit="id").filter(g if not isinstance(g, str) else 3),
-    "group by": lambda g: sf.scan(ROWS, privacy_unit="id").group_by(g if not isinstance(g, str) else 3),
     "bound": lambda g: sf.scan(ROWS, privacy_unit="id").bound(groups=g),
     "aggregate": lambda g: sf.scan(ROWS, privacy_unit="id").agg(n=g),
-    "column": lambda g: sf.sum(g if not isinstance(g, str) else 3, lower=0, upper=1),
     "sql": lambda g: sf.sql(g if not isinstance(g, str) else 3),
-    "budget": lambda g: Odometer(1, AtomDomain(int), AbsoluteDistance(), PureDP(), g),
     "data": laplace(2),
 }  # fmt: skip
 
@@ -586,34 +503,17 @@ def stopping(value: Any) -> Any:
     raise ValueError(MARK)
 
 
-class Careless:
-    """Compares as nothing should."""
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError(MARK)
-
-    def __hash__(self) -> int:
-        return 1
-
-
 def damaged() -> pa.Table:
     text = pa.array([MARK.encode() + b"\xff"]).buffers()
     return pa.table({"s": pa.Array.from_buffers(pa.string(), 1, text), "a": ["x"]})
 
 
-TABLES = {
-    "bytes": damaged,
-    "function": lambda: polars.LazyFrame({"s": [MARK], "a": ["x"]}).select(
-        "a", polars.col("s").map_elements(stopping, return_dtype=polars.String)
-    ),
-    "odd": lambda: {"s": [Careless(), Careless()], "a": [MARK] * 2},
-}
+def failing_frame() -> Any:
+    stops = polars.col("s").map_elements(stopping, return_dtype=polars.String)
+    return polars.LazyFrame({"s": [MARK], "a": ["x"]}).select("a", stops)
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_a_survey_that_cannot_be_read(table):
-    refused(
-        lambda: sf.stratified_proportion(
-            TABLES[table](), stratum="s", answer="a", yes="x", population={"b": 100, "c": 9}, epsilon=1
-        )
-    )
+@pytest.mark.parametrize("made", [damaged, failing_frame])
+def test_a_survey_that_cannot_be_read(made):
+    given = {"stratum": "s", "answer": "a", "yes": "x", "population": {"b": 100, "c": 9}, "epsilon": 1}
+    refused(lambda: sf.stratified_proportion(made(), **given))

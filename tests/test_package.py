@@ -26,9 +26,8 @@ def test_every_paper_names_the_version():
     assert PROJECT["version"] == sf.__version__
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
     first = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert first and re.fullmatch(
-        rf"{re.escape(PROJECT['version'])} \((unreleased|\d{{4}}-\d\d-\d\d)\)", first[1]
-    )
+    assert first
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} \((unreleased|\d{{4}}-\d\d-\d\d)\)", first[1])
 
 
 def test_files_that_the_papers_name_exist():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import datetime
+import functools
+import operator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,10 +80,8 @@ def test_what_is_written_is_read(tmp_path):
     visits = found.declaration("visits")
     assert (visits.privacy_unit, visits.max_groups, visits.max_rows, visits.multiline) == ("id", 5, 2, False)
     assert visits.types == {"id": "BIGINT", "age": "DOUBLE", "day": "DATE"}
-    assert visits.domains(["year", "day"]) == (
-        (2023, 2024),
-        (datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)),
-    )
+    days = (datetime.date(2024, 1, 1), datetime.date(2024, 1, 2))
+    assert visits.domains(["year", "day"]) == ((2023, 2024), days)
     assert visits.domains(["year", "age"]) is visits.domains(["other"]) is visits.domains([]) is None
     assert found.declaration("regions").public and not visits.public
     assert found.declaration("orders").foreign_key == ForeignKey("visitor", "visits", "id")
@@ -97,20 +98,10 @@ def test_what_is_written_is_read(tmp_path):
 def test_a_dict_is_the_same_as_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     toml(tmp_path)
-    from_file, from_dict = read("catalog.toml"), read(SAME)
-    assert list(from_file.tables) == list(from_dict.tables)
-    for name, table in from_file.tables.items():
-        other = from_dict.tables[name]
-        assert (table.source, table.foreign_key, table.columns) == (
-            other.source,
-            other.foreign_key,
-            other.columns,
-        )
-        assert (table.types, table.max_groups, table.max_rows) == (
-            other.types,
-            other.max_groups,
-            other.max_rows,
-        )
+    same = ("source", "foreign_key", "columns", "types", "max_groups", "max_rows")
+    for one, other in zip(read("catalog.toml").tables.items(), read(SAME).tables.items(), strict=True):
+        assert one[0] == other[0]
+        assert all(getattr(one[1], name) == getattr(other[1], name) for name in same)
 
 
 def test_paths_begin_at_the_folder_of_the_file(tmp_path):
@@ -129,83 +120,59 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path):
 
 
 ABSENT = object()
-# Where a dict is changed, to what, and the words that must stand in the error.
-ODD = {
-    "unknown key": (["tabels"], {}, ["no key 'tabels'", "did you mean tables?"]),
-    "no tables": (["tables"], {}, ["no table is declared"]),
-    "unknown key of a table": (["tables", "visits", "privacy_unt"], "id", ["did you mean privacy_unit?"]),
-    "no source": (["tables", "visits", "source"], ABSENT, ["tables.visits: source is missing"]),
-    "no unit": (["tables", "visits", "privacy_unit"], ABSENT, ["privacy_unit is missing", "public = true"]),
-    "a unit twice": (["tables", "visits", "privacy_unit"], ["id", "ID"], ["'ID' is there twice"]),
-    "no unit in a list": (["tables", "visits", "privacy_unit"], [], ["the list is empty"]),
-    "a time zone of one column": (["tables", "visits", "unit_timezone"], "UTC", ["of several columns"]),
-    "unit of a public table": (["tables", "regions", "privacy_unit"], "id", ["does not go with public"]),
-    "limit of a public table": (["tables", "regions", "max_rows"], 1, ["max_rows does not go with public"]),
-    "public of no kind": (["tables", "regions", "public"], "yes", ["public is 'yes'", "true or false"]),
-    "a type of no kind": (["tables", "visits", "types", "id"], 8, ["'id' is declared 8"]),
-    "unknown type": (["tables", "visits", "types", "id"], "BIGINTT", ["tables.visits: types", "BIGINT"]),
-    "no limit": (["tables", "visits", "max_groups"], 0, ["max_groups is 0", "whole number"]),
-    "limit of truth": (["tables", "visits", "max_rows"], True, ["max_rows is True"]),
-    "unknown key of a column": (
-        ["tables", "visits", "columns", "age", "uper"],
-        1,
-        ["tables.visits.columns.age: there is no key 'uper'", "did you mean upper?"],
-    ),
-    "one bound": (["tables", "visits", "columns", "age", "lower"], ABSENT, ["columns.age: lower is missing"]),
-    "bounds the wrong way": (["tables", "visits", "columns", "age", "lower"], 121, ["age: lower is 121"]),
-    "a bound of truth": (["tables", "visits", "columns", "age", "lower"], False, ["lower is False"]),
-    "an endless bound": (["tables", "visits", "columns", "age", "upper"], float("inf"), ["upper is inf"]),
-    "a bound beyond memory": (
-        ["tables", "visits", "columns", "age", "upper"],
-        Decimal("1e999999999"),
-        ["age"],
-    ),
-    "domain of no kind": (["tables", "visits", "columns", "year", "domain"], 2023, ["a list of all values"]),
-    "empty domain": (["tables", "visits", "columns", "year", "domain"], [], ["a list of all values"]),
-    "a value twice": (["tables", "visits", "columns", "year", "domain"], [1, 2, 1], ["names 1 twice"]),
-    "mixed domain": (["tables", "visits", "columns", "year", "domain"], [1, "2"], ["numbers and texts"]),
-    "nothing in a domain": (["tables", "visits", "columns", "year", "domain"], [1, None], ["holds None"]),
-    "a unit's domain": (["tables", "visits", "columns", "ID"], {"domain": [1, 2]}, ["a group for each unit"]),
-    "a column twice": (["tables", "visits", "columns", "AGE"], {}, ["named twice"]),
-    "a table twice": (["tables", "Visits"], {"source": "x", "public": True}, ["differ by case alone"]),
-    "two keys": (
-        ["tables", "orders", "foreign_keys"],
-        {"a": "visits.id", "b": "visits.id"},
-        ["has 2", "one unit"],
-    ),
-    "a key without column": (
-        ["tables", "orders", "foreign_keys", "visitor"],
-        "visits",
-        ["a table and its column"],
-    ),
-    "a key to nothing": (
-        ["tables", "orders", "foreign_keys", "visitor"],
-        "visit.id",
-        ["no table 'visit'", "did you mean 'visits'?"],
-    ),
-    "a key to a public table": (["tables", "orders", "foreign_keys", "visitor"], "regions.id", ["is public"]),
-    "a circle": (
-        ["tables", "orders", "foreign_keys"],
-        {"x": "lines.order"},
-        ["circle: orders -> lines -> orders"],
-    ),
-    "a unit and a key": (["tables", "orders", "privacy_unit"], "id", ["both privacy_unit and foreign_keys"]),
-}
+AGE, YEAR, KEYS = "visits.columns.age", "visits.columns.year", "orders.foreign_keys"
+# Where the tables of a dict are changed, to what, and the words that must stand in the error.
+ODD: list[tuple[str, Any, str]] = [
+    ("visits.privacy_unt", "id", "did you mean privacy_unit?"),
+    ("visits.source", ABSENT, "tables.visits: source is missing"),
+    ("visits.privacy_unit", ABSENT, "privacy_unit is missing"),
+    ("visits.privacy_unit", ["id", "ID"], "'ID' is there twice"),
+    ("visits.privacy_unit", [], "the list is empty"),
+    ("visits.unit_timezone", "UTC", "of several columns"),
+    ("regions.privacy_unit", "id", "does not go with public"),
+    ("regions.max_rows", 1, "max_rows does not go with public"),
+    ("regions.public", "yes", "public is 'yes'"),
+    ("visits.types.id", 8, "'id' is declared 8"),
+    ("visits.types.id", "BIGINTT", "tables.visits: types"),
+    ("visits.max_groups", 0, "max_groups is 0"),
+    ("visits.max_rows", True, "max_rows is True"),
+    (f"{AGE}.uper", 1, "tables.visits.columns.age: there is no key 'uper'"),
+    (f"{AGE}.lower", ABSENT, "columns.age: lower is missing"),
+    (f"{AGE}.lower", 121, "age: lower is 121"),
+    (f"{AGE}.lower", False, "lower is False"),
+    (f"{AGE}.upper", float("inf"), "upper is inf"),
+    (f"{AGE}.upper", Decimal("1e999999999"), "age"),
+    (f"{YEAR}.domain", 2023, "a list of all values"),
+    (f"{YEAR}.domain", [], "a list of all values"),
+    (f"{YEAR}.domain", [1, 2, 1], "names 1 twice"),
+    (f"{YEAR}.domain", [1, "2"], "numbers and texts"),
+    (f"{YEAR}.domain", [1, None], "holds None"),
+    ("visits.columns.ID", {"domain": [1, 2]}, "a group for each unit"),
+    ("visits.columns.AGE", {}, "named twice"),
+    ("Visits", {"source": "x", "public": True}, "differ by case alone"),
+    (KEYS, {"a": "visits.id", "b": "visits.id"}, "has 2"),
+    (f"{KEYS}.visitor", "visits", "a table and its column"),
+    (f"{KEYS}.visitor", "visit.id", "no table 'visit'"),
+    (f"{KEYS}.visitor", "regions.id", "is public"),
+    (KEYS, {"x": "lines.order"}, "circle: orders -> lines -> orders"),
+    ("orders.privacy_unit", "id", "both privacy_unit and foreign_keys"),
+]
 
 
 def test_what_is_odd_is_refused_with_its_place():
-    for place, value, words in ODD.values():
+    for place, value, says in ODD:
         changed = copy.deepcopy(SAME)
-        at = changed
-        for key in place[:-1]:
-            at = at[key]
+        *way, last = place.split(".")
+        at = functools.reduce(operator.getitem, way, changed["tables"])
+        at[last] = value
         if value is ABSENT:
-            del at[place[-1]]
-        else:
-            at[place[-1]] = value
+            del at[last]
         with pytest.raises(CatalogError, match="^catalog: ") as caught:
             sf.catalog(changed)
-        assert all(word in str(caught.value) for word in words) and caught.value.__cause__ is None
+        assert says in str(caught.value) and caught.value.__cause__ is None
+    for wrong in ({"tabels": {}}, {"tables": {}}):
+        with pytest.raises(CatalogError):
+            sf.catalog(wrong)
 
 
 def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
@@ -230,9 +197,8 @@ def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
 def test_the_unit_that_a_foreign_key_leads_to():
     found = read(SAME)
     assert [found.unit_name(name) for name in ("visits", "orders", "lines")] == ["id", "visitor", "visitor"]
-    assert (
-        found.private("lines").privacy_unit == "visitor" and found.declaration("lines").privacy_unit is None
-    )
+    assert found.private("lines").privacy_unit == "visitor"
+    assert found.declaration("lines").privacy_unit is None
     other = copy.deepcopy(SAME)
     other["tables"]["orders"]["foreign_keys"] = {"visitor": "visits.number"}
     assert [read(other).unit_name(name) for name in ("orders", "lines")] == ["id", "id"]

@@ -10,12 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sfumato as sf
 from sfumato.cli.options import ExitCode
-from sfumato.dialect.options_clause import Advised
 from sfumato.engines import question_check
-from sfumato.engines.sql import asking
-from sfumato.errors import SqlError
 from tests.support.commands import query, refused
 
 pytestmark = pytest.mark.noise_cannot_matter("costs, verdicts and files are looked at, no noisy number")
@@ -68,36 +64,6 @@ def test_queries_are_checked(catalog, run, monkeypatch):
     assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
 
 
-def test_what_cannot_be_checked(catalog, run):
-    Path("people.sql").write_text(ASKED.replace("'visits.parquet'", "people"))
-    for given, says in (
-        (("people.sql",), "--table people=PATH"),
-        (("catalog.toml", "--splits", "3"), "options are of a question"),
-        (("query.sql", "--splits", "0"), "splits is 0"),
-        (("none.sql",), "'none.sql' cannot be read"),
-        (("none.toml",), "'none.toml' cannot be read"),
-    ):
-        refused(run("check", *given), ExitCode.MISUSED, says)
-    catalog.write_text(CATALOG.replace("lower", "lowr"))
-    refused(run("check", "catalog.toml"), ExitCode.MISUSED, "did you mean lower?")
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=30, because="noise of scale below 1 against 900 people moves no mean by 0.003")
-def test_sql_on_a_catalog(catalog, run):
-    text = (
-        query("year, AVG(visits) AS mean", source="people", options="epsilon = 1000", groups=False)
-        + " GROUP BY 1"
-    )
-    done = run("sql", "-c", "catalog.toml", text)
-    assert done.exit_code == 0 and "1985   2.99" in done.stdout, done.output
-    assert "3 shown: all, as they are public" in done.stdout
-    refused(run("sql", "-c", "catalog.toml", text.replace("people", "peple")), 2, "did you mean 'people'?")
-    refused(run("sql", "-c", "none.toml", text), 1, "'none.toml' cannot be read")
-    catalog.write_text("tables = 3")
-    refused(run("sql", "-c", "catalog.toml", text), 2, "catalog.toml: tables is 3")
-
-
 # Analyze.
 
 
@@ -115,21 +81,11 @@ def test_limits_are_compared_on_the_rows_for_the_owner(catalog, run):
 def test_what_cannot_be_analyzed_or_is_not_asked_for(catalog, run):
     refused(run("analyze", "query.sql", "--groups", "1,3"), 2, "add --not-private")
     Path("two.sql").write_text(f"SELECT * FROM ({ASKED}) UNION ALL ({ASKED})")
-    Path("auto.sql").write_text(
-        ASKED.replace("epsilon = 1,", "epsilon = 1, auto_bounds = true,").replace(
-            ", contribution_bounds_per_row => (0, 5)", ""
-        )
-    )
     for given, says in (
         (("query.sql", "--groups", "1;2"), "whole numbers"),
-        (("query.sql", "--groups", "0"), "groups is 0"),
-        (("query.sql", "--bounds", "mean"), "NAME=LOW:HIGH"),
         (("query.sql", "--bounds", "mean=0:5", "--bounds", "mean=0:6"), "given twice"),
-        (("query.sql", "--bounds", "mean=a:b"), "bounds of mean"),
         (("query.sql", "--output", "visits.parquet"), "visits.parquet"),
-        (("query.sql", "--plot", "map.pdf"), "plot path"),
         (("two.sql",), "2 private SELECTs"),
-        (("auto.sql",), "analyze: the bounds of mean"),
     ):
         refused(run("analyze", *given, "--not-private", columns=200), 2, says)
 
@@ -164,14 +120,8 @@ def test_texts_of_one_catalog_are_advised_and_released(advised, run):
     done = run("advise", *TEXTS, *given, "--release", columns=200)
     assert done.exit_code == 0, done.output
     assert "Advice for 3 questions at epsilon 200, delta 1e-06: 40 was spent on looking" in done.stdout
-    for said in (
-        "n, mean by year: OPTIONS (epsilon = ",
-        "max_groups_contributed = ",
-        "  mean: contribution_bounds",
-    ):
-        assert said in done.stdout
+    assert "n, mean by year: OPTIONS (epsilon = " in done.stdout
     assert "age: contribution" not in done.stdout  # a catalog has its bounds
-    assert "Wrote advice.csv, advice.svg." in done.stdout and "is not charged to a budget" in done.stdout
     assert Path("advice.svg").exists() and len(Path("advice.csv").read_text().splitlines()) == 5
 
 
@@ -194,20 +144,6 @@ def test_advised_numbers_are_rounded_down():
         assert number * (1 - Fraction(1, 10**8)) < Fraction(_down(number)) <= number
 
 
-def test_texts_name_the_same_table_once(advised):
-    limits = {"memory_limit": None, "threads": None, "temp_directory": None}
-    read = asking(None, sf.catalog(advised), None, limits, Advised("2", "1e-6"))
-    first, second, joined, again = (read(text).questions[0].table for text in [*TEXTS, TEXTS[2]])
-    assert first._engine is second._engine and joined._engine is again._engine is not first._engine
-    assert first._auto_limits == ("groups", "rows")
-    # Whatever budget a text has, advice divides its own; without advice it needs one.
-    assert read(PEOPLE.format("OPTIONS (epsilon = 7, auto_limits = false)")).query.epsilon == "2"
-    with pytest.raises(SqlError, match="epsilon is missing"):
-        asking({"visits": "visits.parquet"}, None, None, limits)(
-            PEOPLE.format("OPTIONS (privacy_unit_column = id)")
-        )
-
-
 ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
 
 
@@ -215,13 +151,8 @@ ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
     ("given", "says"),
     [
         (ONE[2:], "--epsilon is missing"),
-        (ONE[:2], "no question is given"),
-        ((*ONE, "--delta", "2"), "delta is '2'"),
         ((*ONE, "--epsilon", "many"), "epsilon is 'many'"),
-        ((*ONE, "--share", "2"), "share is '2'"),
         ((*ONE[:2], BY_YEAR.format(LEFT)), "which needs a delta"),
-        ((*ONE, "questions.sql"), "--file questions.sql"),
-        ((*ONE, "--file", "empty.sql"), "'empty.sql' holds no question"),
         ((*ONE[:2], PEOPLE.format("OPTIONS (noise = laplace)")), "noise is of a release"),
         ((*ONE, PEOPLE.format(LEFT).replace("DISTINCT id", "*").replace("visits", "others")), "asked of another table"),
         ((*ONE[:2], BY_YEAR.format(LEFT) + " ORDER BY n", "--delta", "1e-6", "--release"), "computes with what is released"),
@@ -231,7 +162,6 @@ ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
 )  # fmt: skip
 def test_what_is_wrong_is_said_before_a_look(given, says, advised, run, monkeypatch):
     monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
-    Path("empty.sql").write_text(";; /* ; */ ;")
     refused(run("advise", "-c", advised, *given, columns=300), 2, says)
 
 

@@ -15,16 +15,7 @@ from sfumato.query.aggregates.derived_outputs import CombinationEstimate
 from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
 from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.error_bars import Bars
-from sfumato.release.chart import (
-    FIRST_ENTRIES,
-    MOST_GROUPS,
-    MOST_PANELS,
-    Chart,
-    _figure,
-    _plain_style,
-    _Series,
-    bar_chart,
-)
+from sfumato.release.chart import FIRST_ENTRIES, Chart, _figure, _plain_style, _Series, bar_chart
 from tests.support.commands import query
 
 BOUNDS = "contribution_bounds_per_row => (0, 10)"
@@ -95,28 +86,6 @@ def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
     for whole in (VectorEstimate("x", total="t", entries=2), CombinationEstimate("x")):
         series = _Series.of("x", whole, [3.0, -3.0], [10.0, 1.0])
         assert (series.low, series.high) == ([-7, -4], [13, -2])
-
-
-@pytest.mark.long
-def test_many_groups_and_odd_keys(visits):
-    many = ", ".join(f"COUNT(*) AS n{i}" for i in range(MOST_PANELS + 2))
-    chart = Chart.of(sf.sql(query(f"year % 2 AS odd, {many}")), Bars())
-    assert len(chart.panels) == MOST_PANELS and len(chart.labels) <= MOST_GROUPS
-    assert f"The first {MOST_PANELS} of {MOST_PANELS + 2} answers." in chart.footer
-    key = "CASE year WHEN 1984 THEN '$x^' WHEN 1985 THEN '漢' || chr(27) END"
-    release = sf.sql(query(f"{key} AS k, COUNT(*) AS n"))
-    bar_chart(release, "odd.png")
-    assert sorted(Chart.of(release, Bars()).labels) == sorted(["$x^", "漢 ", "NULL"])
-
-
-@pytest.mark.noise_cannot_matter("labels and words are looked at")
-def test_the_largest_groups_by_sum(visits):
-    text = query("APPROX_TOP_SUM(year, visits, 2, contribution_bounds_per_group => (0, 6))", groups=False)
-    chart = Chart.of_largest(sf.sql(text.replace(", max_rows_per_group = 1", "")), Bars(simultaneous=True))
-    (panel,) = chart.panels
-    assert len(chart.labels) == 2 and chart.keys == "year" and panel.title == "largest groups by sum"
-    assert panel.subtitle == "sum of visits, bounds 0 to 6" and "for all numbers at once" in chart.footer
-    assert panel.series[0].low[0] < panel.series[0].values[0] < panel.series[0].high[0]
 
 
 @pytest.mark.noise_cannot_matter("nothing is drawn, or the lines below the panels are looked at")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 
@@ -36,50 +37,20 @@ def test_a_token_is_made_listed_and_revoked(clinic, run):
     assert Tokens("tokens.db").caller(token) is None and "revoked" in run("token", "list").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("create", "a "), "name is 'a ', but must be a name of at most 100 printable characters"),
-        (("create", "ann", "--role", "root"), "role is 'root', but must be"),
-        (("create", "ann", "--days", "0"), "days is 0, but must be"),
-        (("revoke", "nobody"), "there is none with the id 'nobody'"),
-        (("list", "--tokens", "/nowhere/tokens.db"), "/nowhere/tokens.db cannot be opened"),
-    ],
-)
-def test_what_is_wrong_with_a_token(clinic, run, arguments, says):
-    run("token", "create", "bob")
-    done = run("token", *arguments)
-    assert (
-        done.exit_code in (1, 2) and says in " ".join(done.stderr.split()) and "Traceback" not in done.output
-    )
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("prepare", "says"),
-    [
-        ("", "budget.db"),
-        ("another", "has no budget of 'clinic'"),
-        ("no rows", "visits.parquet"),
-        ("no column", "privacy_unit"),
-        ("two kinds", "made of different parts"),
-    ],
-)
-def test_what_must_be_there(clinic, run, prepare, says):
+def test_what_must_be_there(clinic, run):
     run("token", "create", "ann")
-    if prepare:
-        sf.Ledger("budget.db").create("another" if prepare == "another" else "clinic", epsilon=1)
-    catalog = clinic / "clinic.toml"
-    if prepare == "no rows":
-        (clinic / "visits.parquet").unlink()
-    if prepare == "no column":
-        catalog.write_text(catalog.read_text().replace('"id"', '"idd"'))
-    if prepare == "two kinds":
-        more = '[tables.years]\nsource = "visits.parquet"\nprivacy_unit = ["id", "year"]\n'
-        catalog.write_text(catalog.read_text() + more)
-    done = run("serve", "clinic.toml", "--port", "0")
-    assert done.exit_code in (1, 2) and "Traceback" not in done.output
-    assert says in done.stderr, done.stderr
+    for prepare, says in (
+        (lambda: None, "budget.db"),
+        (lambda: sf.Ledger("budget.db").create("another", epsilon=1), "has no budget of 'clinic'"),
+        (
+            lambda: sf.Ledger("budget.db").create("clinic", epsilon=1) or os.remove("visits.parquet"),
+            "visits.parquet",
+        ),
+    ):
+        prepare()
+        done = run("serve", "clinic.toml", "--port", "0")
+        assert done.exit_code in (1, 2) and "Traceback" not in done.output and says in done.stderr
 
 
 def test_a_mistyped_path_of_tokens_is_an_error(clinic, run):
@@ -98,15 +69,8 @@ def test_a_port_in_use_is_said_before_anything_is_made(clinic, run):
         done = run("serve", "clinic.toml", "--port", str(port))
     assert done.exit_code == 1 and done.stdout == "" and sorted(clinic.iterdir()) == before
     said = " ".join(done.stderr.split())
-    assert (
-        said.startswith(f"error: port {port} of 127.0.0.1 is in use by another program") and "{" not in said
-    )
-
-
-def test_a_catalog_that_is_not_there_is_said_before_a_port_in_use(clinic, run):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run("serve", "nowhere.toml", "--port", str(taken.getsockname()[1]))
-    assert done.exit_code == 1 and "nowhere.toml" in done.stderr and "in use" not in done.stderr
+    assert said.startswith(f"error: port {port} of 127.0.0.1 is in use by another program")
+    assert "{" not in said
 
 
 def test_a_port_is_held_on_each_address_and_given_back():
@@ -128,30 +92,14 @@ def test_a_port_is_held_on_each_address_and_given_back():
         pass
 
 
-def test_an_address_that_the_machine_lacks_is_left_out(monkeypatch):
-    """As localhost is ::1, too, on machines without IPv6; 203.0.113.1 is nobody's, and stands for it."""
-
-    def found(host, port, **_):
-        kind = socket.AF_INET, socket.SOCK_STREAM, 0, ""
-        return [(*kind, ("203.0.113.1", port)), (*kind, ("127.0.0.1", port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", found)
-    with listening(Settings("clinic.toml", host="localhost", port=0)) as held:
-        assert [one.getsockname()[0] for one in held] == ["127.0.0.1"]
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"host": "0.0.0.0"}, "in the clear"),
-        ({"host": "data.example.org"}, "in the clear"),
         ({"host": "::"}, "in the clear"),
         ({"certfile": "c"}, "belong together"),
-        ({"keyfile": "k"}, "belong together"),
         ({"workers": 0}, "workers is 0"),
-        ({"seconds": 0.0}, "seconds is 0.0"),
         ({"seconds": float("nan")}, "seconds is nan"),
-        ({"constant_time": 0.0}, "constant_time is 0.0"),
         ({"constant_time": float("nan")}, "constant_time is nan"),
         ({"port": 65_536}, "port is 65536"),
     ],

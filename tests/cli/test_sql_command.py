@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import re
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sfumato as sf
 from sfumato import errors
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.release.release import Release
@@ -86,17 +83,6 @@ def test_quiet_with_one_output_streams(visits, run, monkeypatch):
     assert (done.exit_code, done.output) == (0, "") and pq.read_table("out.parquet").num_rows == 3
 
 
-def test_a_wide_table_folds_and_a_long_one_says_what_is_not_shown(visits, run):
-    columns = "year, " + ", ".join(f"COUNT(*) AS number_of_rows_{i}" for i in range(6))
-    done = run("sql", query(columns), "--show", "2", "-o", "out.csv")
-    assert done.exit_code == 0, done.output
-    assert len(re.findall(r"^year ", done.stdout, re.MULTILINE)) == 2  # its keys are repeated
-    assert max(map(len, done.stdout.splitlines())) <= 80 and all(f"rows_{i}" in done.stdout for i in range(6))
-    assert all(text == text.rstrip() for text in done.stdout.splitlines())
-    assert "1985" in done.stdout and "1986" not in done.stdout and "The first 2 of 3 groups" in done.stdout
-    assert len(Path("out.csv").read_text().splitlines()) == 4
-
-
 def test_numbers_without_keys_lists_and_different_values(visits, run):
     """Visits are from 0 to 6. Noise that moves a whole number has probability e^-80."""
     vectors = "VECTOR_SUM([visits, 1], length => 2, bound => 9) AS short, VECTOR_AVG([1, 2, 3, 4, 5], length => 5, bound => 8) AS long"
@@ -117,37 +103,14 @@ def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
     assert first == ["''", "NULL", "NULL"]
 
 
-@pytest.mark.long
-def test_no_group_is_explained(visits, run):
-    few = query(
-        "id + 0 AS each, COUNT(*) AS n", options="epsilon = 1, delta = 1e-40, privacy_unit_column = id"
-    )
-    done = run("sql", few, "--plot", "empty.svg")
-    assert done.exit_code == 0 and "none shown: a group needs about" in done.stdout, done.output
-    assert (
-        "max_groups_contributed was not given"
-        in run("sql", COUNT.replace(", max_groups_contributed = 3", "")).stdout
-    )
-
-
 # Plans.
-
-
-def test_an_explanation_has_bounds_noise_and_shares(visits, run):
-    done = run(
-        "sql", MANY.replace("OPTIONS (", "OPTIONS (group_selection = gaussian, "), "--explain", columns=120
-    )
-    told, _, table = done.stdout.partition("\nyear")
-    assert "Add exactly rounded" in told and "0 to 10" in told and "%" in told and "±" in table
-    assert "choice of groups" in told
 
 
 def test_a_dry_run_reads_no_row(visits, run, monkeypatch):
     monkeypatch.setattr(Release, "_draw", lambda self: pytest.fail("rows were read"))
     done = run("sql", MANY, "--dry-run", "-o", "out.parquet", "--plot", "out.png")
-    assert (
-        done.exit_code == 0 and "How the answer is made" in done.stdout and "nothing was spent" in done.stdout
-    )
+    assert done.exit_code == 0 and "How the answer is made" in done.stdout
+    assert "nothing was spent" in done.stdout
     assert not Path("out.parquet").exists() and not Path("out.png").exists()
 
 
@@ -171,62 +134,30 @@ def test_a_preview_reads_no_row(visits, run, monkeypatch):
 
 @pytest.mark.long
 def test_diagnostics_and_bounds_that_are_found_are_under_the_table_and_paid_from_epsilon(visits, run):
-    asked = query("year, AVG(visits) AS mean").replace(
-        "epsilon =", "auto_bounds = true, diagnostics = 0.5, epsilon ="
-    )
+    found = "auto_bounds = true, diagnostics = 0.5, epsilon ="
+    asked = query("year, AVG(visits) AS mean").replace("epsilon =", found)
     done = run("sql", "--explain", asked)
     said = line(done.stdout)
     assert done.exit_code == 0 and "Look first, with noise, for the bounds" in said, done.output
     assert re.search(r"found bounds of the rows of 'visits': \S+ to \S+, found with epsilon", said)
     assert re.search(r"about \S+ ± \S+ of rows and \S+ ± \S+ of units were beyond( limits)? groups=", said)
     assert "epsilon 1000," in said and "--diagnostics estimates" not in said
-    assert "only a release finds them" in line(run("sql", "--dry-run", asked).output)
-
-
-@pytest.mark.long
-def test_shares_and_several_releases_of_diagnostics(visits, run):
-    asked = COUNT.replace("epsilon =", "diagnostics = 0.5, epsilon =")
-    assert "at epsilon 500; all together cost 1000" in line(
-        run("sql", "--explain", "--dry-run", asked).stdout
-    )
-    both = f"SELECT a.year, a.n, b.n AS m FROM ({COUNT}) a JOIN ({COUNT}) b USING (year)"
-    done = run("sql", "--diagnostics", both)
-    assert done.exit_code == 0 and "limits 1" in done.stdout and "limits 2" in done.stdout
 
 
 # Other queries.
 
 
 @pytest.mark.long
-@pytest.mark.flakiness(k=50, because="noise of scale 0.004 rounds to 0 but with exp(-125), 8 times")
+@pytest.mark.flakiness(k=50, because="noise of scale 0.004 rounds to 0 but with exp(-125), 6 times")
 def test_the_largest_groups_and_what_is_computed_with_them(visits, run):
-    done = run(
-        "sql",
-        "--explain",
-        "--errors",
-        "-o",
-        "top.parquet",
-        f"{LARGEST} ORDER BY year",
-        columns=120,
-    )
-    assert done.exit_code == 0 and sum("900 ± 0" in text for text in done.output.splitlines()) == 2, (
-        done.output
-    )
-    for said in (
-        "2. Draw 2 groups, one after another", "6. Compute with the noisy table alone",
-        "2 of the 2 asked for, by units, in the order drawn; they are private", "Laplace, exactly rounded",
-    ):  # fmt: skip
-        assert said in done.output
+    done = run("sql", "--explain", "--errors", "-o", "top.parquet", LARGEST, columns=120)
+    assert done.exit_code == 0 and done.output.count("900 ± 0") == 2, done.output
     assert pq.read_table("top.parquet").column_names == ["rank", "year", "units", "units_error"]
-    done = run("sql", RANKS)
-    assert done.exit_code == 0 and "±" not in done.output and "rank   year" in done.output
-    counted = query("COUNT(*) AS n", groups=False)
-    both = f"WITH t AS ({LARGEST}), c AS ({counted}) SELECT year, units / n AS share FROM t, c ORDER BY rank"
-    done = run("sql", "--explain", both, columns=200)
-    assert "epsilon 2000, delta 2e-06: the sums of those of 2 releases" in done.output
     # What was drawn is printed where computing with it fails: it is paid for.
     done = run("sql", f"SELECT units, 1 / CAST(left('x' || rank, 1) AS INT) FROM ({LARGEST})", columns=120)
-    assert done.exit_code == 2 and sum("900 ± 0" in text for text in done.output.splitlines()) == 2
+    assert done.exit_code == 2 and done.output.count("900 ± 0") == 2
+    done = run("sql", RANKS)
+    assert done.exit_code == 0 and "±" not in done.output and "rank   year" in done.output
 
 
 def test_several_private_selects_cost_their_sum(visits, run):
@@ -270,24 +201,6 @@ def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
     refused(run("sql", "--dummy", COUNT), 2, "add --catalog")
 
 
-@pytest.mark.noise_cannot_matter("keys are looked at, and no noisy number")
-def test_totals_say_that_they_are_of_all_values(capsys):
-    from sfumato.cli.table_printer import print_table
-    from sfumato.cli.terminal import printer
-    from sfumato.query.error_bars import Bars
-    from sfumato.release.chart import Chart
-
-    table = pa.table({"id": [1, 2, 3], "region": ["N", "S", "S"], "town": [None, 1, 2]})
-    keys = [("N", None), ("S", 1), ("S", 2)]
-    grouped = sf.scan(table, privacy_unit="id").group_by("region", "town", keys=keys).totals(integer=True)
-    release = grouped.bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1, delta="1e-6")
-    print_table(printer(), release, release.to_arrow(), release.errors(0.95), Bars(), 50)
-    lines = [text.split()[:2] for text in capsys.readouterr().out.splitlines()]
-    rows = [["N", "NULL"], ["S", "1"], ["S", "2"], ["N", "all"], ["S", "all"], ["all", "all"]]
-    assert [one for one in lines if one[:1] in (["N"], ["S"], ["all"])] == rows
-    assert Chart.of(release, Bars()).labels == [" · ".join(row) for row in rows]
-
-
 # What is given.
 
 
@@ -303,37 +216,23 @@ def test_the_text_and_the_tables_come_from_files_arguments_and_standard_input(vi
 
 MISTAKES = [
     ([], 2, "The SQL is given nowhere"),
-    (["q.sql"], 2, "write --file q.sql"),
-    ([" "], 2, "The SQL is empty"),
     ([COUNT, "--file", "q.sql"], 2, "both as an argument and by --file"),
-    (["--file", "missing.sql"], 2, "missing.sql"),
     (["SELECT 1"], 2, "privacy clause is missing"),
-    ([COUNT.replace("year", "yaer")], 2, "did you mean 'year'"),
     ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
     ([COUNT, "-o", "out.xls"], 2, ".parquet, .csv, .json or .xlsx"),
-    ([COUNT, "-o", "no/such/out.csv"], 2, "in a folder that exists"),
     ([COUNT, "-o", "a.csv", "-o", "./a.csv"], 2, "named twice"),
     ([COUNT, "-oout.csv", "--receipt", "out.csv-metadata.json"], 2, "named twice"),
     ([COUNT, "-o", "visits.parquet"], 2, "another file than those that the rows come from"),
     ([COUNT, "--receipt", "receipt.txt"], 2, "ends in .json"),
     ([COUNT, "--receipt", "receipt.json", "--dry-run"], 2, "nothing is released"),
-    ([COUNT, "--plot", "out.pdf"], 2, "ends in .png or .svg"),
     ([COUNT, "--confidence", "95"], 2, "between 0 and 1"),
-    ([COUNT, "--show", "0"], 2, "at least 1"),
     ([COUNT, "--quiet"], 2, "add --output or --plot"),
-    ([COUNT, "--quiet", "--diagnostics", "-oa.csv"], 2, "diagnostics are printed"),
-    ([COUNT.replace("epsilon =", "diagnostics = 1, epsilon =")], 2, "diagnostics"),
     ([COUNT, "--table", "postgresql://ann:hunter2@h/d"], 2, "NAME=PATH"),
-    ([COUNT, "--table", "a=b", "--table", "a=c"], 2, "given twice"),
-    ([COUNT, "--nonsense"], 2, "No such option"),
     ([query("[year] AS k, COUNT(*) AS n"), "-o", "out.csv"], 2, "INT"),
-    (["--preview", LARGEST], 2, "--dry-run says the noise"),
     (["--plot", "a.png", RANKS], 2, "counts => FALSE"),
     (["--errors", "-o", "a.csv", f"{RANKS} ORDER BY rank"], 2, "counts => FALSE"),
-    (["--plot", "a.png", f"{COUNT} ORDER BY n + 1"], 2, "leave out what is computed"),
     (["--errors", "-o", "a.csv", f"SELECT sum(n) AS s FROM ({COUNT})"], 2, "DP_INTERVAL_LOW"),
     (["-o", "visits.parquet", f"SELECT 1 FROM ({LARGEST})"], 2, "another file than those"),
-    (["--diagnostics", LARGEST], 2, "drawn without limits"),
 ]  # fmt: skip
 
 
@@ -346,9 +245,6 @@ def test_mistakes_are_errors_before_anything_is_drawn(visits, run, monkeypatch):
         refused(done, code, says)
         assert "hunter2" not in done.output
         assert visits.read_bytes() == rows and [path.name for path in Path().iterdir()] == ["visits.parquet"]
-    done = run("sql", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilonn = 1) COUNT(*) FROM 'v.parquet'")
-    *_, text, marks = done.stderr.rstrip().splitlines()
-    assert text[marks.index("^") : marks.rindex("^") + 1] == "epsilonn"
 
 
 @pytest.mark.parametrize(
@@ -381,11 +277,7 @@ def test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql
         done = run("sql", COUNT, "-o", "out.csv")
         assert done.exit_code == 1 and "1984" in done.stdout and "out.csv: No space left" in done.stderr
     done = run("sql", f"WITH t AS ({COUNT}) SELECT (SELECT n FROM t) AS x FROM t", "-q", "-o", "new.csv")
-    assert (
-        done.exit_code == 2
-        and "1984" in done.stdout
-        and "computing with the noisy numbers failed" in done.stderr
-    )
+    assert done.exit_code == 2 and "1984" in done.stdout and "the noisy numbers failed" in done.stderr
     statistics, calls = DuckDBEngine.statistics, []
 
     def second(*arguments):
@@ -397,9 +289,3 @@ def test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql
     monkeypatch.setattr(DuckDBEngine, "statistics", second)
     done = run("sql", f"SELECT a.n FROM ({COUNT}) AS a, ({COUNT}) AS b")
     assert done.exit_code == 1 and "1984" in done.stdout and "1 of the 2 tables" in line(done.stderr)
-
-
-def test_a_picture_without_matplotlib_says_what_to_install(visits, run, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "matplotlib" else find(n, *a))
-    refused(run("sql", COUNT, "--plot", "out.png"), 1, "pip install 'sfumato[plot]'")

@@ -245,19 +245,3 @@ def test_exact_numbers_are_short_and_say_where_they_are_not_exact() -> None:
     assert [exact(n) for n in (0.1, Fraction("0.1"), Fraction(2, 3), 10**13, Fraction(10) ** 400 / 3)] == [
         "0.1", "0.1", "2/3", "10000000000000", "about 3.33333e+399",
     ]  # fmt: skip
-
-
-def test_an_escape_code_in_a_name_is_no_more_than_text() -> None:
-    name = "a\x1b[31mb"
-    table = sf.scan(pa.table({"id": [1, 2], name: ["A", "B"]}), privacy_unit="id").group_by(
-        name, keys=["A", "B"]
-    )
-    asked = table.bound(groups=1, rows=1).agg(**{f"n{name}": sf.count()})
-    largest = table.top(name, k=1, keys=["A", "B"])
-    release = asked.release(epsilon=1, budget=(budget := sf.Budget(epsilon=1)))
-    shown = [table, asked, asked.plan(epsilon=1), release, release.explain(), asked.preview(epsilon=1)]
-    for thing in [*shown, largest, largest.release(epsilon=1), largest.release(epsilon=1).explain(), budget]:
-        assert "\x1b" not in repr(thing) + str(thing) + thing._repr_html_(), type(thing)
-    for thing, odd in ((release.explain(), name), (budget.history[0], f"n{name}")):
-        assert odd.replace("\x1b", r"\x1b") in str(thing) and "\x1b" not in str(thing)
-    assert r"a\x1b[31mb" in repr(table) and r"a\x1b[31mb" in repr(asked.release(epsilon=1))

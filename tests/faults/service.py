@@ -74,7 +74,7 @@ FAULTS: list[Fault] = [
     Fault("rows are open to exact analyses", "service/analyst_catalog.py",
           "return replace(table, _engine=table._engine.for_analysts())", "return table", f"{APP}test_tables_are_open_for_releases_alone"),
     Fault("the log has what a fault says", HTTP,
-          "fault = where(error)", "fault = repr(error)", f"{APP}test_a_fault_in_the_app_is_reported_by_a_number"),
+          "fault = where(error)", "fault = repr(error)", f"{APP}test_a_fault_of_ours_is_reported_by_a_number"),
     Fault("a fault in a worker has a value", "service/worker_processes.py",
           'return f"{type(error).__name__} at', 'return f"{error!r} at', f"{WORKER}test_a_fault_says_where_and_not_what"),
     Fault("a digest of a query in the log has no key", "service/monitoring.py",

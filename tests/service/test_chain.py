@@ -16,14 +16,7 @@ from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
-from sfumato.errors import (
-    BudgetError,
-    ParameterError,
-    QueryError,
-    RefusalError,
-    SfumatoError,
-    UnknownNameError,
-)
+from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, UnknownNameError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.aggregate import call_of
 from sfumato.query.tables.public_table import PublicTable
@@ -36,15 +29,12 @@ from sfumato.service.analyst_catalog import (
     OF_TOP,
     read_chain_query,
 )
-from sfumato.service.query_service import QueryRequest
-from sfumato.service.wire_format import as_python, query_as_python
 from tests.support import python_queries
 from tests.support.hostile_requests import NEVER, bodies
-from tests.support.python_queries import CHAINS, LEFT, MONTHS, ONE, PRIVATE, TABLES, neighbours
+from tests.support.python_queries import CHAINS, LEFT, PRIVATE, TABLES, neighbours
 from tests.support.service import LocalClient, LocalService
 
 from .test_hostile import harmless
-from .test_repeats import Shop
 
 pytestmark = [
     pytest.mark.flakiness(
@@ -53,17 +43,7 @@ pytestmark = [
 ]
 SILENT = pytest.mark.noise_cannot_matter("plans, forms, columns and errors are compared, no number")
 # Of which each meets other lines of the client, the wire format and the service.
-QUICK = (
-    "domain",
-    "decimals",
-    "bounds",
-    "derived",
-    "rows in all",
-    "join public",
-    "union",
-    "top by sum",
-    "keys of Polars",
-)
+QUICK = ("domain", "decimals", "bounds", "derived", "rows in all", "join public", "union", "top by sum")
 NAMES = [pytest.param(one, marks=() if one in QUICK else pytest.mark.long) for one in CHAINS]
 
 
@@ -126,32 +106,6 @@ def test_the_same_query(ann, name):
     check_same(ann, Near(), CHAINS[name])
 
 
-@pytest.mark.long
-@SILENT
-@pytest.mark.parametrize("name", LEFT)
-def test_what_is_left_to_a_release(ann, name):
-    ask, options = LEFT[name]
-    there, here, before = ask(ann), ask(Near()), ann.spent
-    answer = there.release(**options)
-    assert list(answer.to_arrow().column_names) == columns(here, options)
-    assert there.automatic and ann.spent.epsilon == before.epsilon + 1
-    said = []
-    for one in (there, here):
-        with pytest.raises(QueryError) as error:
-            one.plan(**options)
-        said.append(str(error.value))
-    assert said[0] == said[1]
-
-
-@pytest.mark.long
-@SILENT
-def test_units_of_several_columns(tmp_path):
-    far = LocalClient(LocalService(tmp_path, declared=MONTHS))
-    ask = lambda s: s.table("months").filter("v > 1").agg(n=sf.count_units(), m=sf.mean("v"))  # noqa: E731
-    check_same(far, Near(MONTHS), (ask, ONE))
-    assert far.tables["months"]["privacy_unit_parts"] == ["id", "date_trunc('month', day)"]
-
-
 @SILENT
 def test_nothing_is_sent_or_charged_before_a_release(service):
     ann = LocalClient(service)
@@ -205,39 +159,42 @@ def test_methods_and_functions_that_are_admitted():
     assert not {function.__name__ for function in FUNCTIONS if f"sf.{function.__name__}(" not in text}
 
 
-MISTAKES: dict[str, Any] = {
-    "no column": lambda s: s.table("visits").filter("agee > 4"),
-    "no table": lambda s: s.table("visit"),
-    "a public table": lambda s: s.table("towns"),
-    "no bounds": lambda s: s.table("orders").bound(rows=1).agg(m=sf.mean("price")),
-    "no limit": lambda s: s.table("orders").agg(n=sf.count()),
-    "too many": lambda s: s.table("visits").bound(groups=4),
-    "no aggregate": lambda s: s.table("visits").agg(n="count"),
-    "no argument": lambda s: s.table("visits").filter(condition="v > 1"),
-    "the unit": lambda s: s.table("visits").group_by("id"),
-    "keys": lambda s: s.table("visits").group_by("year", keys=["no year"]),
-    "units": lambda s: s.table("visits").join(s.table("people"), on="year"),
-    "sql": lambda s: s.table("visits").sql("SELECT max(v) FROM self"),
-    "epsilon": lambda s: s.table("visits").agg(n=sf.count_units()).release(epsilon=0),
-    "no delta": lambda s: s.table("visits").group_by("town").agg(n=sf.count_units()).release(epsilon=1),
-    "noise": lambda s: s.table("visits").agg(n=sf.count_units()).release(epsilon=1, noise="gauss"),
-    "budget": lambda s: s.table("visits").agg(n=sf.count_units()).plan(epsilon=1, budget=3),
-    "weights": lambda s: s.table("visits").agg(n=sf.count_units()).weigh(m=3),
-    "top": lambda s: s.table("visits").top("town", k=0),
-}
+MISTAKES: list[Any] = [
+    lambda s: s.table("visits").filter("agee > 4"),
+    lambda s: s.table("towns"),
+    lambda s: s.table("orders").agg(n=sf.count()),
+    lambda s: s.table("visits").bound(groups=4),
+    lambda s: s.table("visits").filter(condition="v > 1"),
+    lambda s: s.table("visits").group_by("year", keys=["no year"]),
+    lambda s: s.table("visits").join(s.table("people"), on="year"),
+    lambda s: s.table("visits").sql("SELECT max(v) FROM self"),
+    lambda s: s.table("visits").group_by("town").agg(n=sf.count_units()).release(epsilon=1),
+    lambda s: s.table("visits").agg(n=sf.count_units()).plan(epsilon=1, budget=3),
+    lambda s: s.table("visits").top("town", k=0),
+]
 
 
 @SILENT
 def test_the_same_mistakes_are_errors_here(service):
     near, ann = Near(), LocalClient(service)
-    for name, mistake in MISTAKES.items():
+    for mistake in MISTAKES:
         said = []
         for one in (ann, near):
             with pytest.raises(SfumatoError) as error:
                 mistake(one)
             said.append((type(error.value), str(error.value).replace("; or give share= of a budget=", "")))
-        assert said[0] == said[1], name
-        assert [path for path, _ in ann.sent] == ["/v1/tables"], name
+        assert said[0] == said[1]
+        assert [path for path, _ in ann.sent] == ["/v1/tables"]
+
+
+def test_a_recording_keeps_its_arguments(service):
+    ranks, keys = [0.25, 0.75], ["Ulm"]
+    grouped = LocalClient(service).table("visits").group_by("town", keys=keys).bound(groups=1, rows=1)
+    query = grouped.agg(q=sf.quantiles("v", ranks))
+    ranks.append(0.5)
+    keys.append("Bonn")
+    sent = json.dumps(query._sent({"epsilon": 1}))
+    assert "0.5" not in sent and "Bonn" not in sent
 
 
 def test_what_cannot_be_asked_through_a_client(service, tmp_path):
@@ -261,57 +218,6 @@ def test_what_cannot_be_asked_through_a_client(service, tmp_path):
             table.join(wrong, on="id")
     hostile = {"<Question": sf.count()}
     assert repr(table.agg(**hostile)) == "<RemoteQuestion of visits: <Question>"
-
-
-@SILENT
-def test_a_chain_and_a_text_are_one_query(tmp_path):
-    shop = Shop(tmp_path)
-    shop.ledger.journal.declare("shop", "2026-11")
-    first = shop.asks()  # in SQL
-    count = {"asks": "count", "args": [], "named": {}}
-    chain = {"table": "visits", "calls": [["group_by", ["town"], {}], ["agg", [], {"n": count}]]}
-    options = {"epsilon": 1, "delta": "1e-6"}
-
-    def asks(analyst="ann", chain=chain, **more):
-        return shop.desk.answer(QueryRequest("release", analyst, "x", chain=chain, options=options | more))
-
-    again = asks()
-    assert json.loads(again.body)["repeats"] and shop.paid == 1
-    assert json.loads(again.body)["rows"] == json.loads(first.body)["rows"]
-    assert asks("bob").status == asks(epsilon=2).status == 200 and shop.paid == 3  # others
-    refused = {"table": "visits", "calls": [["filter", ["no = 1"], {}], ["agg", [], {}]]}
-    assert asks(chain=refused).status == 400
-    text = "table('visits').filter('no = 1').agg().release(epsilon=1, delta='1e-6')"
-    assert text in str(shop.lines("refused")[-1].detail)
-
-
-def test_a_recording_reads_as_python_and_keeps_its_arguments(service):
-    ann = LocalClient(service)
-    query = CHAINS["join private"][0](ann)
-    assert query_as_python(query._recorded.data, {"epsilon": 1}) == (
-        "table('visits').join(table('people').filter('year = 2020'), on={'id': 'id', 'year': 'year'}, rows=2)"
-        ".bound(rows=3).agg(n=sf.count()).release(epsilon=1)"
-    )
-    odd = {"tuple": [1, {"date": "2024-01-31"}, {"fraction": "1/3"}]}
-    assert as_python(odd) == "(1, date('2024-01-31'), 1/3)"
-    assert query_as_python({"table": "x", "calls": [["odd"]]}, {}) is None
-    ranks, keys = [0.25, 0.75], ["Ulm"]
-    grouped = ann.table("visits").group_by("town", keys=keys).bound(groups=1, rows=1)
-    query = grouped.agg(q=sf.quantiles("v", ranks))
-    ranks.append(0.5)
-    keys.append("Bonn")
-    sent = json.dumps(query._sent({"epsilon": 1}))
-    assert "0.5" not in sent and "Bonn" not in sent
-
-
-@SILENT
-def test_costs_more_than_is_left(tmp_path):
-    ann = LocalClient(LocalService(tmp_path, epsilon=1))
-    query = ann.table("visits").agg(n=sf.count_units())
-    query.release(epsilon="0.75")
-    with pytest.raises(BudgetError, match="more than is left"):
-        query.release(epsilon="0.5")
-    assert ann.spent.epsilon == 0.75 and [one.what for one in ann.history] == ["n"]
 
 
 # Whoever is in the tables: the same status, error, price and form of answer.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -125,19 +124,3 @@ def test_the_paths_of_the_page_are_there() -> None:
     assert told == {(one["method"].upper(), path) for path, one in PATHS.items() if path != "/openapi.json"}
     for name in ("Containerfile", "sfumato.service", "start.py", "registry.toml"):
         assert (ROOT / "examples" / "serve" / name).exists()
-
-
-def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("needs systemd-analyze")
-    unit = (ROOT / "examples" / "serve" / "sfumato.service").read_text()
-
-    def verified(text: str) -> str:
-        (tmp_path / "sfumato.service").write_text(text.replace("/opt/sfumato/bin/sfumato", sys.executable))
-        command = [program, "verify", str(tmp_path / "sfumato.service")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stderr + ("" if done.returncode == 0 else "failed")
-
-    assert "sfumato.service" not in verified(unit)
-    assert "'ProtectClocks'" in verified(unit.replace("ProtectClock=", "ProtectClocks="))

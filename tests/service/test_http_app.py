@@ -20,11 +20,11 @@ from sfumato.noise import SeededWords
 from sfumato.service import http_app
 from sfumato.service.analyst_catalog import AnalystsCatalog
 from sfumato.service.answer_formats import ABOUT, ARROW, CSV, JSON
-from sfumato.service.http_app import _accepted, words
+from sfumato.service.http_app import _accepted
 from sfumato.service.monitoring import LOG, Lines, Metrics, digest
 from sfumato.service.query_service import failed
 from sfumato.service.server import PAGE
-from tests.support.service import COUNT, DECLARED, OPTIONS, QUERY, SECRET, VISITS, LocalService
+from tests.support.service import COUNT, OPTIONS, QUERY, SECRET, VISITS, LocalService
 
 EXACT = QUERY.replace("epsilon = 1", "epsilon = 1000000")
 SURE = pytest.mark.flakiness(k=100, because="noise of 1e-4 or less rounds to 0 in counts")
@@ -33,17 +33,6 @@ COSTS = pytest.mark.noise_cannot_matter("it looks at costs, names and formats")
 
 def logged(caplog):
     return [json.loads(Lines().format(one)) for one in caplog.records if one.name == LOG.name]
-
-
-def test_tables_are_described_as_declared(service):
-    tables = {one["name"]: one for one in service.get("/v1/tables").json()["tables"]}
-    assert list(tables) == list(DECLARED)
-    visits = tables["visits"]
-    assert visits["privacy_unit"] == "id" and visits["max_groups"] == 3 and not visits["public"]
-    columns = {one["name"]: one for one in visits["columns"]}
-    assert columns["v"] == {"name": "v", "type": "BIGINT", "missing": True, "lower": "0", "upper": "20"}
-    assert columns["year"]["domain"] == [2020, 2021, 2022]
-    assert tables["towns"]["public"] and "privacy_unit" not in tables["towns"]
 
 
 @SURE
@@ -131,22 +120,6 @@ def test_dummy_rows_are_not_charged_and_are_not_the_real_ones(service, tmp_path)
     assert str(tmp_path) not in answer.text
 
 
-AUTOMATIC = COUNT.replace("1)", "1, auto_bounds = TRUE)").replace("COUNT(*)", "AVG(age)")
-
-
-@COSTS
-def test_asking_for_a_cost_reads_no_row(service, monkeypatch):
-    from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-
-    real, times = DuckDBEngine.statistics, []
-    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *args: times.append(1) or real(*args))
-    for text in (QUERY, AUTOMATIC):
-        assert service.post("/v1/ask", sql=text, units=[]).status_code == 200
-    assert not times and service.get("/v1/history").json()["history"] == []
-    service.post("/v1/release", sql=QUERY)
-    assert len(times) == 1  # so that it would have been seen
-
-
 @COSTS
 @pytest.mark.parametrize("ledger", [False, True])
 def test_budgets_are_of_each_analyst_and_end(tmp_path, ledger):
@@ -183,29 +156,19 @@ def test_an_error_says_where(service):
         assert (len(before), len(before[-1]) + 1) == (line, column)
 
 
-def test_a_fault_of_ours_is_reported_by_a_number(service, caplog):
-    def fails(job):
-        secret = "a value of a row"
-        raise KeyError(secret)
-
-    service.desk.answer = fails
-    caplog.set_level(logging.INFO)
-    answer = service.post("/v1/release", sql=QUERY)
-    assert answer.status_code == 500 and "value" not in answer.text
-    (line,) = logged(caplog)
-    assert line["id"] == answer.headers["x-request-id"] and "KeyError at" in line["fault"]
-    assert "test_http_app.py" in line["fault"] and "value of a row" not in json.dumps(line)
-
-
-def test_a_fault_in_the_app_is_reported_by_a_number(service, caplog, monkeypatch):
+@pytest.mark.parametrize("where", ["desk", "app"])
+def test_a_fault_of_ours_is_reported_by_a_number(service, caplog, monkeypatch, where):
     def fails(*_):
         secret = "a value of a row"
         raise KeyError(secret)
 
-    monkeypatch.setattr(service.app, "_body", fails)
+    monkeypatch.setattr(*((service.desk, "answer") if where == "desk" else (service.app, "_body")), fails)
     caplog.set_level(logging.INFO)
     answer = service.post("/v1/release", sql=QUERY)
-    assert answer.status_code == 500 and "value of" not in answer.text + json.dumps(logged(caplog))
+    assert answer.status_code == 500 and "value" not in answer.text + json.dumps(logged(caplog))
+    (line,) = logged(caplog)
+    assert line["id"] == answer.headers["x-request-id"]
+    assert where == "app" or ("KeyError at" in line["fault"] and "test_http_app.py" in line["fault"])
 
 
 def test_a_source_that_is_gone_is_named_to_the_owner_alone(tmp_path, caplog):
@@ -256,15 +219,10 @@ def test_the_openapi_document_has_the_paths_that_there_are(service):
             assert free or {"400", "401", "500"} <= set(operation["responses"])
 
 
-@pytest.mark.parametrize(
-    ("accept", "media"),
-    [
-        (None, JSON), ("text/*", CSV), (f"{CSV};q=0.5, {ARROW}", ARROW), ("application/*", JSON),
-        (f"{JSON};q=0, {CSV};q=0.1", CSV), ("TEXT/CSV", CSV), ("text/html, */*;q=0.1", JSON),
-    ],
-)  # fmt: skip
-def test_accept(accept, media):
-    assert _accepted(accept) == media
+def test_accept():
+    assert _accepted(f"{CSV};q=0.5, {ARROW}") == _accepted(f"{JSON};q=0, {ARROW};q=0.1") == ARROW
+    assert _accepted("text/*") == _accepted("TEXT/CSV") == CSV
+    assert _accepted(None) == _accepted("application/*") == _accepted("text/html, */*;q=0.1") == JSON
 
 
 def test_metrics_are_for_owners_and_name_nobody(service):
@@ -306,6 +264,7 @@ def test_no_coroutine_reads_a_file():
     assert not [name for name in names if name.startswith(("self.tokens", "open", "os.", "sqlite3", "Path"))]
 
 
+@pytest.mark.long
 def test_files_that_are_gone_are_no_fault_of_the_analyst(paying, tmp_path, caplog):
     assert paying.http.get("/ready").json() == {"status": "ready"}
     caplog.set_level(logging.INFO)
@@ -330,11 +289,8 @@ def test_files_that_are_gone_are_no_fault_of_the_analyst(paying, tmp_path, caplo
 def test_the_policy_of_the_page_is_strict(service, path):
     headers = service.http.get(path).headers
     policy = dict(part.partition(" ")[::2] for part in headers["content-security-policy"].split("; "))
-    assert {name for name, value in policy.items() if value == "'self'"} == {
-        "script-src",
-        "style-src",
-        "connect-src",
-    }
+    ours = {"script-src", "style-src", "connect-src"}
+    assert {name for name, value in policy.items() if value == "'self'"} == ours
     nothing = {"default-src", "frame-ancestors", "base-uri", "form-action", "trusted-types"}
     assert {name for name, value in policy.items() if value == "'none'"} == nothing
     assert policy["require-trusted-types-for"] == "'script'" and "unsafe" not in str(policy)
@@ -352,23 +308,6 @@ def test_files_of_the_page(service):
         assert found.content == path.read_bytes() and SECRET not in found.text
     for name in ("nothing.js", "..%2fapp.py", "__init__.py", "page.css%00", "page.js/", ".", "%2e%2e"):
         assert service.http.get(f"/page/{name}").status_code == 404
-
-
-@pytest.mark.long
-def test_every_form_of_an_aggregate_that_the_page_completes_is_sql(service):
-    found = service.http.get("/v1/words").json()
-    assert found == words() and {"name": "COUNT", "form": "COUNT(*)"} in found["aggregates"]
-    assert "epsilon" in found["options"] and "lower" in found["functions"] and "FROM" in found["keywords"]
-    refused = set()
-    for one in found["aggregates"]:
-        form = re.sub(r"\bx\b", "v", re.sub(r"\by\b", "age", re.sub(r"\bs\b", "town", one["form"])))
-        form = form.replace("(v, ['a'", "(town, ['a'")
-        key, group = ("year, ", " GROUP BY year") if "CUMULATIVE" in form else ("", "")
-        sql = f"{OPTIONS.replace(')', ', delta = 1e-6)')} {key}{form} FROM visits{group}"
-        if service.post("/v1/ask", sql=sql, units=[]).status_code != 200:
-            refused.add(one["name"])
-    # Of lists, and of a column that says yes or no, which this table does not have.
-    assert refused == {"VECTOR_SUM", "VECTOR_AVG", "STRATIFIED_PROPORTION"}
 
 
 def test_sizes_and_budgets_of_a_preview_are_limited(service):

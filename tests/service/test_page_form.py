@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.service.http_app import words
 from tests.support.browser import program
 from tests.support.browser import running as browsing
-from tests.support.page import entered, harmless, priced, serving, write
+from tests.support.page import harmless, serving
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "epsilon is 900 where it looks at numbers: P(|Z| > 1/2) < 1e-150"
@@ -67,23 +67,6 @@ def odd(tmp_path_factory):
     )
     with serving(folder, folder / "odd.toml", epsilon=100_000) as made:
         yield made
-
-
-def choose(tab, place, value):
-    tab.evaluate(
-        f"((e) => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('change')); }})(document.getElementById('{place}'))"
-    )
-
-
-def put(tab, place, value):
-    """Write in a box of the form, where another text was."""
-    tab.evaluate(
-        f"((e) => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('input')); }})(document.getElementById('{place}'))"
-    )
-
-
-def asked(tab):
-    return str(tab.evaluate("document.getElementById('sql').value"))
 
 
 def tree(condition):
@@ -212,57 +195,3 @@ def test_words_that_need_no_quotes_need_none():
             f"{options} COUNT(*) AS n FROM t WHERE {where}", catalog=catalog, budget=sf.Budget(1000, "1e-3")
         )
         assert release.to_arrow()["n"].to_pylist() == [n]
-    for word in free[::40]:
-        sql = f"{options} {word}, AVG({word}, contribution_bounds_per_row => (0, 1)) AS m FROM t GROUP BY {word}"
-        assert sf.sql(sql, catalog=catalog, budget=sf.Budget(1000, "1e-3")).plan.query.keys == (word,)
-
-
-@pytest.mark.long
-def test_what_is_lacking_is_marked_where_it_is(browser, odd):
-    tab = entered(browser, odd, "dora")
-
-    def says(*parts):
-        told = f"The question is not finished: {'; '.join(parts)}."
-        tab.wait(f"document.getElementById('expected').textContent === {json.dumps(told)}")
-
-    def lacking():
-        return [
-            *tab.evaluate("[...document.querySelectorAll('#by-form [aria-invalid=true]')].map((e) => e.id)")
-        ]
-
-    tab.click("#condition-add")
-    choose(tab, "where-0", "Größe")
-    says("condition 1 needs a value")
-    choose(tab, "kind-0", "mean")
-    choose(tab, "column-0", "epsilon")
-    says("condition 1 needs a value", "statistic 1 needs bounds, between which its values lie")
-    assert lacking() == ["value-0", "lower-0"]
-    put(tab, "value-0", "1,5")
-    put(tab, "lower-0", "zero")
-    says(
-        "condition 1 needs a number, such as 12.5",
-        "statistic 1 needs a number, such as 12.5 as its lower bound",
-    )
-    put(tab, "value-0", "1.5")
-    put(tab, "lower-0", "1")
-    put(tab, "upper-0", "0")
-    says("statistic 1 needs an upper bound above the lower one")
-    assert lacking() == ["upper-0"]
-    put(tab, "upper-0", "3")
-    put(tab, "max-rows", "0")
-    says("the limit of rows needs a whole number from 1 to 1000000")
-    put(tab, "max-rows", "2")
-    assert lacking() == [] and priced(tab) == "Ask, and spend epsilon 1"
-    assert 'WHERE "Größe" = 1.5' in asked(tab) and "max_rows_per_group = 2" in asked(tab)
-    # Lists are no numbers to average, and no values to compare.
-    assert "steps" not in tab.evaluate(
-        "[...document.querySelectorAll('#column-0 option')].map((e) => e.value)"
-    )
-    choose(tab, "where-0", "steps")
-    assert tab.evaluate("[...document.querySelectorAll('#comparison-0 option')].map((e) => e.value)") == [
-        "missing",
-        "present",
-    ]
-    write(tab, "")
-    tab.wait("/There is no question yet/.test(document.getElementById('expected').textContent)")
-    harmless(tab, odd)

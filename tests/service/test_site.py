@@ -47,12 +47,6 @@ def test_all_fits_its_place(site: Path, browser: Browser) -> None:
     assert not {page: what for page, what in found.items() if what}
 
 
-def test_without_the_sheet_of_styles_it_does_not(site: Path, browser: Browser) -> None:
-    tab = opened(browser, site / "mistakes.html", 1280)
-    tab.evaluate("document.querySelector('link[href*=\"site.css\"]').disabled = true")
-    assert "code" in tab.evaluate(WIDER)
-
-
 # Formulas that take no room, and those that are wider than their place and cannot be scrolled in it.
 UNSEEN = """[...document.querySelectorAll("math")].filter((m) => {
   const box = m.getBoundingClientRect(), place = m.closest("div.math, p, li, td, article").getBoundingClientRect();
@@ -70,17 +64,3 @@ def test_formulas_are_seen(site: Path, browser: Browser) -> None:
         tab.size(360, 900)
         assert not tab.evaluate(UNSEEN) and "page" not in tab.evaluate(WIDER)
         assert not [url for url in tab.requests if url.startswith("http")]
-
-
-def test_a_formula_that_is_not_seen_is_found(site: Path, browser: Browser) -> None:
-    tab = opened(browser, site / "surveys.html", 1280)
-    tab.evaluate("document.querySelector('math').replaceChildren()")
-    assert tab.evaluate(UNSEEN) == [""]
-
-
-def test_search_finds(site: Path, browser: Browser) -> None:
-    tab = opened(browser, site / "index.html", 1280)
-    tab.click("input.sidebar-search")
-    tab.type("quantiles")
-    tab.key("Enter")
-    tab.wait("document.querySelectorAll('#search-results li').length > 3")

@@ -7,7 +7,6 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -22,7 +21,6 @@ from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.service.analyst_catalog import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
-from sfumato.service.http_app import Limits
 from sfumato.service.query_service import QueryRequest, QueryService
 from tests.support.hostile_requests import STATEMENTS, texts
 from tests.support.service import TOWNS, VISITS, LocalService
@@ -34,7 +32,6 @@ NET = QueryService._names_a_source
 MARK = "zzq9mark"  # in the name of each source, and in no name that the catalog gives
 COUNT: dict[str, Any] = {"asks": "count", "args": [], "named": {}}
 ASK = ["agg", [], {"n": COUNT}]
-COUNTED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) COUNT(DISTINCT id) AS n FROM visits"
 NAMES = ("visits", "again", "shop", "people", "many", "keyed")
 TABLES: list[dict[str, Any]] = [
     *({"table": name, "calls": []} for name in NAMES),
@@ -70,10 +67,7 @@ def declared(folder):
         "shop": {"source": str(here / f"{MARK}shop.duckdb" / f"{MARK}visits"), **of},
         "people": {"source": str(here / f"{MARK}people.sqlite" / f"{MARK}people"), "privacy_unit": "id"},
         "many": {"source": str(here / f"{MARK}many"), **of},
-        "keyed": {
-            "source": str(here / f"{MARK}many" / "*.parquet"),
-            "foreign_keys": {"id": "people.id"},
-        },
+        "keyed": {"source": str(here / f"{MARK}many" / "*.parquet"), "foreign_keys": {"id": "people.id"}},
         "towns": {
             "source": str(here / f"{MARK}towns.csv"),
             "public": True,
@@ -193,33 +187,6 @@ def test_answers_of_every_endpoint(marked, names):
         unmarked(marked.get(path, "olga"), path)
 
 
-@pytest.mark.long
-def test_types_that_were_guessed_are_noted_without_the_name_of_a_file(tmp_path, monkeypatch):
-    """The note of a CSV without declared types named its path, in /v1/tables and in explanations."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(QueryService, "_names_a_source", lambda *_: False)
-    of, kinds = {"privacy_unit": "id", "max_groups": 3, "max_rows": 3}, declared(tmp_path)
-    folder = Path(kinds["visits"]["source"]).parent
-    pyarrow.csv.write_csv(VISITS, folder / f"{MARK}more.csv")
-    tables = {
-        "one": {"source": f"{MARK}again.csv", **of},
-        "two": {"source": [f"{MARK}again.csv", str(folder / f"{MARK}more.csv")], **of},
-        "month": {"source": str(folder / f"{MARK}more.csv"), "privacy_unit": ["id"], "max_rows": 1},
-        "keyed": {"source": f"{MARK}again.csv", "foreign_keys": {"id": "one.id"}},
-        "public": {"source": str(folder / f"{MARK}towns.csv"), "public": True},
-    }
-    marked = LocalService(tmp_path, 100, tables, ledger=True)
-    shown = marked.get("/v1/tables").text
-    assert unmarked(marked.get("/v1/tables"), "tables") == 200 and shown.count("were guessed") >= 5
-    for name in ("one", "two", "month", "keyed"):
-        join = ["join", [{"public": "public", "calls": []}], {"on": "town"}]
-        chain = {"table": name, "calls": [join, ["bound", [], {"rows": 1}], ASK]}
-        body = {"chain": chain, "options": {"epsilon": "1", "delta": "1e-18"}}
-        answer = marked.post("/v1/ask", **body)
-        assert unmarked(answer, chain) == 200 and f"types of {name} were guessed" in answer.text
-        assert unmarked(marked.post("/v1/release", **body), chain) == 200
-
-
 @pytest.mark.parametrize(
     "step", [pytest.param(20, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.release)]
 )
@@ -227,24 +194,6 @@ def test_hostile_texts(marked, tmp_path, step):
     for i, text in enumerate([*STATEMENTS, *texts(tmp_path)[::step]]):
         path = "/v1/ask" if i % 2 else "/v1/release"
         unmarked(marked.post(path, sql=text.replace("\ud800", ""), **({"units": []} if i % 2 else {})), text)
-
-
-def test_a_source_that_is_gone_is_not_named_either(marked, caplog):
-    here = Path(marked.catalog.tables["visits"].source)
-    away = here.with_name("away")
-    here.rename(away)
-    try:
-        answer = marked.post("/v1/ask", chain={"table": "visits", "calls": [ASK]}, options={"epsilon": "1"})
-        assert answer.status_code == 503 and MARK not in answer.text
-    finally:
-        away.rename(here)
-    ledger = here.parents[1] / "budget.db"
-    ledger.rename(away)
-    try:
-        for answer in (marked.get("/v1/budget"), marked.get("/ready"), marked.post("/v1/ask", sql=COUNTED)):
-            assert answer.status_code == 503 and MARK not in answer.text and "ledger" in answer.text
-    finally:
-        away.rename(ledger)
 
 
 def test_reprs_of_a_catalog_s_tables_have_its_names(marked):
@@ -278,9 +227,3 @@ def test_the_net_below_all_messages(tmp_path, monkeypatch):
     monkeypatch.setattr(asked.desk, "_asked", names_it)
     answer = asked.post("/v1/ask", sql="SELECT 1")
     assert answer.status_code == 400 and MARK not in answer.text and "ask the owner" in answer.text.lower()
-
-
-def test_no_object_of_ours_is_quoted_unless_its_class_says_how():
-    for one in (sf.Budget(1), sf.scan(VISITS, privacy_unit="id")._engine, LocalService, Limits()):
-        text = sf.errors.shown(one)
-        assert isinstance(one, type) or text in (f"a {type(one).__name__}", f"an {type(one).__name__}"), text

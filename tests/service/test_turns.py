@@ -94,6 +94,13 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def finished(web: Web, *asked: Request) -> None:
+    """Answer until all requests are answered."""
+    while not all(one.task.done() for one in asked):
+        web.end()
+        await settled()
+
+
 def run(test: Callable[[], Any]) -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
@@ -109,9 +116,7 @@ async def eight_and_one(folder: Path, places: int) -> list[str]:
         web.held.end("ann")
         await settled()
     began = list(web.held.began)
-    while not all(one.task.done() for one in (*asked, bob)):
-        web.end()
-        await settled()
+    await finished(web, *asked, bob)
     assert {one.status for one in (*asked, bob)} == {200}
     return began
 
@@ -189,22 +194,6 @@ def test_a_request_that_the_server_ends_gives_its_place_back_when_it_is_free(tmp
     run(test)
 
 
-def test_full_lines_keep_out_nobody_who_has_no_question_there(tmp_path):
-    async def test():
-        web = Web(tmp_path, 1, waiting=4, each=4)
-        asked = [web.ask("ann") for _ in range(4)]
-        await settled()
-        bob, more = web.ask("bob"), web.ask("bob")
-        await settled()
-        assert more.status == 503 and not bob.status
-        while not bob.task.done() or not all(one.task.done() for one in asked):
-            web.end()
-            await settled()
-        assert web.held.began[:2] == ["ann", "bob"] and bob.status == 200
-
-    run(test)
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.release) for i in range(1, 10))])
 def test_any_history_of_turns(seed):
     """No place stands empty where somebody may have it, nobody has more than their part, all get their turn."""
@@ -276,8 +265,6 @@ def test_accounts_do_not_wait_for_queries(tmp_path):
             web.held._ends[-1][1].set()
             await settled()
             assert account.status == 200 and not any(one.status for one in slow), path
-        while not all(one.task.done() for one in slow):
-            web.end()
-            await settled()
+        await finished(web, *slow)
 
     run(test)

@@ -215,34 +215,20 @@ def test_where_no_version_is_declared_each_is_paid(ledger):
     assert [one.repeats for one in releases] == [None, None]
 
 
-def elsewhere(ledger: sf.Ledger, tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """Ask of a file, and of another one of the same name and columns in another folder."""
-    first = paid(ledger, COUNTED)
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    pq.write_table(ROWS.slice(0, 3), "visits.parquet")
-    return first + paid(ledger, COUNTED)
+def test_a_file_in_another_folder_or_home_is_another_table(ledger, tmp_path, monkeypatch):
+    ledger, found = sf.Ledger(tmp_path / "budget.db"), []
 
+    def at_home(budget: sf.Budget) -> NoisyTable:
+        visits = sf.scan("~/visits.parquet", privacy_unit="id")
+        return visits.agg(n=sf.count_units()).release(epsilon=1, budget=budget)
 
-def test_the_same_name_in_another_folder_is_another_table(tmp_path, ledger, tmp_path_factory, monkeypatch):
-    ledger = sf.Ledger(tmp_path / "budget.db")
-    assert elsewhere(ledger, tmp_path_factory, monkeypatch) == [None, None]
-
-
-def test_the_file_in_another_home_is_another_table(tmp_path, ledger, monkeypatch):
-    def of_home(budget: sf.Budget) -> NoisyTable:
-        return (
-            sf.scan("~/visits.parquet", privacy_unit="id")
-            .agg(n=sf.count_units())
-            .release(epsilon=1, budget=budget)
-        )
-
-    found = []
-    for home in ("one", "other", "one"):
-        (tmp_path / home).mkdir(exist_ok=True)
-        pq.write_table(ROWS, tmp_path / home / "visits.parquet")
-        monkeypatch.setenv("HOME", str(tmp_path / home))
-        found += paid(ledger, of_home)
-    assert found == [None, None, 4]
+    for folder in ("one", "other", "one"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        pq.write_table(ROWS, tmp_path / folder / "visits.parquet")
+        monkeypatch.setenv("HOME", str(tmp_path / folder))
+        monkeypatch.chdir(tmp_path / folder)
+        found += paid(ledger, at_home, COUNTED)
+    assert found == [None, None, None, None, 4, 5]
 
 
 def test_a_file_that_is_read_in_another_way_is_another_table(ledger):

@@ -8,24 +8,21 @@ import logging
 import os
 import random
 import resource
-import shutil
 import signal
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
 import sfumato as sf
-from sfumato.budget.ledger import journal, ledger_accounts
+from sfumato.budget.ledger import journal
 from sfumato.budget.ledger import journal_lines as chain
-from sfumato.budget.ledger.journal_audit import equalities, names, template
-from sfumato.budget.ledger.ledger_tables import ACCOUNTS
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import BudgetError, EngineError, ParameterError
 
@@ -33,7 +30,6 @@ pytestmark = pytest.mark.noise_cannot_matter(
     "what is written of questions is looked at, no number of an answer"
 )
 
-VERSIONS = Path(__file__).parent / "versions"
 MARK = "Private Value"
 ROWS = pa.table(
     {
@@ -86,43 +82,30 @@ def failing(*_: object, **__: object) -> None:
 
 # What is written.
 
-WAYS: dict[str, tuple[Callable[[sf.Budget], Any], int]] = {
-    "groups": (lambda b: TOWNS.agg(n=sf.count()).release(epsilon=1, budget=b), 1),
-    "largest": (lambda b: VISITS.top("town", k=1, keys=["A", "B"]).release(epsilon=1, budget=b), 1),
-    "diagnostics beside": (lambda b: COUNT.release(epsilon=1, diagnostics="0.1", budget=b), 1),
-    "looks": (lambda b: ONE.agg(m=sf.mean("v", lower=0, upper="auto")).release(epsilon=1, budget=b), 1),
-    "looks of a share": (lambda b: ONE.agg(m=sf.mean("v", lower=0, upper="auto")).release(share="1/9", budget=b), 2),
-    "SQL": (lambda b: sf.sql(PRIVATE, tables={"v": ROWS}, budget=b), 1),
-    "SQL around": (lambda b: sf.sql(f"SELECT n + 1 AS m FROM ({PRIVATE})", tables={"v": ROWS}, budget=b), 1),
-    "SQL of two": (
-        lambda b: sf.sql(f"SELECT x.n + y.n AS n FROM ({PRIVATE}) AS x, ({PRIVATE}) AS y", tables={"v": ROWS}, budget=b), 1
+WAYS: dict[str, Callable[[sf.Budget], Any]] = {
+    "groups": lambda b: TOWNS.agg(n=sf.count()).release(epsilon=1, budget=b),
+    "looks of a share": lambda b: ONE.agg(m=sf.mean("v", lower=0, upper="auto")).release(share="1/9", budget=b),
+    "SQL of two": lambda b: sf.sql(
+        f"SELECT x.n + y.n AS n FROM ({PRIVATE}) AS x, ({PRIVATE}) AS y", tables={"v": ROWS}, budget=b
     ),
 }  # fmt: skip
 
 
-QUICK = ("groups", "looks of a share", "SQL of two")
-
-
-@pytest.mark.parametrize(
-    "number, way",
-    [pytest.param(i, way, marks=[pytest.mark.long] * (way not in QUICK)) for i, way in enumerate(WAYS)],
-)
-def test_every_way_to_ask_is_written_with_its_plan_and_what_came(number, way, of_file, tmp_path):
-    ask, least = WAYS[way]
-    release = ask(of_file.budget("shop", "ann"))
-    count = len(of_file.budget("shop", "ann").history)
-    assert count >= least and kinds(of_file) == ["asked"] * count
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_ask_is_written_with_its_plan_and_what_came(way, of_file):
+    budget = of_file.budget("shop", "ann")
+    release = WAYS[way](budget)
+    count = len(budget.history)
+    assert kinds(of_file) == ["asked"] * count and count >= (2 if way == "looks of a share" else 1)
     assert "Entries without an outcome" in str(of_file.journal.verify())
-    looks = (release.to_arrow, lambda: release.write(tmp_path / "a.parquet"), release.receipt)
-    looks[number % 3]()
+    receipt = release.receipt()
     assert kinds(of_file) == ["asked"] * count + ["answered"] * count
     asked, answered = of_file.journal.lines()[-count - 1], of_file.journal.lines()[-1]
     plan = answered.detail.get("plan") or asked.detail["plan"]
     assert plan == json.loads(json.dumps(release.canonical()))
     assert asked.analyst == "ann" and asked.entry == answered.entry == of_file.history()[-1].number
     assert asked.detail["entered"] == of_file.history()[-1].row()
-    if answered.detail.get("rows") is not None:
-        assert answered.detail["receipt"] == release.receipt().sha256
+    assert answered.detail.get("rows") is None or answered.detail["receipt"] == receipt.sha256
     assert of_file.journal.verify().ok and "without an outcome" not in str(of_file.journal.verify())
 
 
@@ -131,15 +114,13 @@ def test_what_is_refused_is_written_and_costs_nothing(ledger):
         COUNT.release(epsilon=60, budget=ledger.budget("shop", "ann"))
     (line,) = [line for line in ledger.journal.lines() if line.kind == "refused"]
     assert line.detail["plan"]["budget"]["epsilon"] == "60" and line.detail["why"] == "BudgetError"
-    assert ledger.budget("shop").spent == (0.0, 0.0) and ledger.journal.verify().ok
-    for kept in ledger.accounts():
-        assert kept.lifetime.spent == (0.0, 0.0)
+    assert not any(any(one.lifetime.spent) for one in ledger.accounts()) and ledger.journal.verify().ok
 
 
 @pytest.mark.long
 def test_no_row_is_in_it(of_file, monkeypatch):
     budget = of_file.budget("shop", "ann")
-    for ask, _ in WAYS.values():
+    for ask in WAYS.values():
         ask(budget).receipt()
     ONE.group_by("town").agg(n=sf.count()).release(epsilon=20, delta="1e-7", budget=budget).to_arrow()
     monkeypatch.setattr(DuckDBEngine, "statistics", failing)
@@ -290,32 +271,17 @@ def test_whoever_writes_all_of_it_anew_is_found_by_the_head_alone(of_file):
 
 
 def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file):
-    head = asked(of_file)
-    copy = f"{of_file._store._path}.copy"
-    shutil.copy(of_file._store._path, copy)
-    ledger = sf.Ledger(copy)
-    with closing(sqlite3.connect(copy)) as connection:
-        last = 8
-        (digest,) = connection.execute("SELECT sha256 FROM sfumato_journal WHERE id = ?", (last,)).fetchone()
-        connection.execute("DELETE FROM sfumato_journal WHERE id > ?", (last,))
-        connection.execute("DELETE FROM sfumato_answers WHERE id > ?", (last,))
-        left = connection.execute("SELECT max(entry) FROM sfumato_journal").fetchone()
-        connection.execute("DELETE FROM sfumato_entries WHERE id > ?", left)
-        connection.execute("UPDATE sfumato_ledger SET journal = ?", (digest,))
-        connection.commit()
-    engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
-    with engine.begin() as connection:  # accounts as they were then
-        kept: ledger_accounts.Accounts = {}
-        assert not list(ledger_accounts._replay(ledger_accounts.entries(connection, copy), kept))
-        for (dataset, analyst), one in kept.items():
-            its = ACCOUNTS.c.dataset == dataset, ACCOUNTS.c.analyst == analyst
-            cells = ledger_accounts.cap_cells(one) | ledger_accounts.paid_cells(one)
-            connection.execute(ACCOUNTS.update().where(*its).values(**cells))
-    found = ledger.journal.verify(head)
-    assert "the end was cut off" in str(found)
+    """Somebody puts an older copy in the place of a ledger, which is whole."""
+    place = Path(of_file._store._path)
+    asked(of_file)
+    older, earlier = place.read_bytes(), of_file.journal.head
+    of_file.budget("shop", "ann").spend(1)
+    head = of_file.journal.head
+    assert of_file.journal.verify(earlier).ok  # a head of an earlier time is one of today's journal
+    place.write_bytes(older)
+    ledger = sf.Ledger(place)
     assert ledger.journal.verify().ok
-    # And a head of an earlier time is one of today's journal.
-    assert of_file.journal.verify(f"{last}:{digest}").ok
+    assert "the end was cut off" in str(ledger.journal.verify(head))
 
 
 def test_a_head_that_is_none_is_refused(of_file):
@@ -327,7 +293,12 @@ def test_a_head_that_is_none_is_refused(of_file):
 # Kills, disks.
 
 
-def in_child(work: Callable[[], None]) -> int:
+def at_statistics(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> None:
+    """Do something where rows would be read."""
+    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_, **__: work())
+
+
+def ended(work: Callable[[], object]) -> int:
     """Run in a process of its own; return how it ended. One that hangs is ended by an alarm."""
     child = os.fork()
     if not child:
@@ -337,37 +308,22 @@ def in_child(work: Callable[[], None]) -> int:
             work()
         finally:
             os._exit(0)
-    return os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize(
-    "when",
-    [
-        "before it is drawn",
-        *(pytest.param(f"before {it}", marks=pytest.mark.long) for it in ("it is written", "that ends")),
-    ],
-)
-def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, when):
+def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch):
     path = of_file._store._path
 
-    def end(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
     def work() -> None:
-        release = counted().release(epsilon=1, budget=sf.Ledger(path).budget("shop", "ann"))
-        if when == "before it is drawn":
-            monkeypatch.setattr(DuckDBEngine, "statistics", end)
-        elif when == "before it is written":
-            monkeypatch.setattr(chain, "append", end)
-        else:
-            monkeypatch.setattr(
-                "sfumato.budget.ledger.ledger_databases._check_same",
-                lambda _, seen=[]: seen.append(1) or len(seen) < 9 or end(),
-            )
-        release.to_arrow()
+        at_statistics(monkeypatch, killed)
+        counted().release(epsilon=1, budget=sf.Ledger(path).budget("shop", "ann")).to_arrow()
 
-    assert os.WTERMSIG(in_child(work)) == signal.SIGKILL
+    assert ended(work) == -signal.SIGKILL
     ledger = sf.Ledger(path)
     assert kinds(ledger) == ["asked"] and ledger.budget("shop", "ann").spent[0] == 1
     told = ledger.journal.verify()
@@ -378,35 +334,25 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch, wh
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.long
-@pytest.mark.parametrize("count", [40])
-def test_kills_at_any_call_leave_a_whole_journal(of_file, count):
+def test_kills_at_any_call_leave_a_whole_journal(of_file):
     """A real SIGKILL at calls of what pays for a question and writes what came of it."""
-    import sys
+    path, chosen, count = of_file._store._path, random.Random(5), 40
 
-    path, chosen = of_file._store._path, random.Random(5)
-    ended = 0
+    def work(step: int) -> None:
+        budget, calls = sf.Ledger(path).budget("shop", "bob"), iter(range(step))
+        sys.setprofile(lambda *_: next(calls, None) is None and killed())
+        entry = budget.spend("1/1000", plan={"asks": "statistics"})
+        budget._record_outcome(entry, "answered", rows=1)
+        sys.setprofile(None)
+
+    kills = 0
     for _ in range(count):
-        step = chosen.randrange(40_000)
-
-        def work(step: int = step) -> None:
-            budget, left = sf.Ledger(path).budget("shop", "bob"), [step]
-
-            def counted(*_: object) -> None:
-                left[0] -= 1
-                if left[0] < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            sys.setprofile(counted)
-            entry = budget.spend("1/1000", plan={"asks": "statistics"})
-            budget._record_outcome(entry, "answered", rows=1)
-            sys.setprofile(None)
-
-        ended += bool(os.WIFSIGNALED(in_child(work)))
+        kills += ended(partial(work, chosen.randrange(40_000))) == -signal.SIGKILL
         ledger = sf.Ledger(path)
         assert ledger.journal.verify().ok
         spent = [line.entry for line in ledger.journal.lines() if line.kind == "asked"]
         assert spent == [entry.number for entry in ledger.history() if entry.kind == "spend"]
-    assert ended >= count // 3
+    assert kills >= count // 3
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -420,13 +366,10 @@ def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         os._exit(7 if release.to_arrow().num_rows == 1 else 1)
 
-    assert os.WEXITSTATUS(in_child(work)) == 7
+    assert ended(work) == 7
     ledger = sf.Ledger(path)
-    assert (
-        kinds(ledger) == ["asked"]
-        and ledger.journal.verify().ok
-        and ledger.budget("shop", "ann").spent[0] == 1
-    )
+    assert kinds(ledger) == ["asked"] and ledger.journal.verify().ok
+    assert ledger.budget("shop", "ann").spent[0] == 1
 
 
 # What a person should look at.
@@ -460,83 +403,49 @@ def test_a_question_about_one_unit_is_listed(of_file):
     assert found(of_file)["one unit"] == entries
 
 
-def test_totals_and_parts_are_listed_over_all_who_ask(of_file):
-    whole = ask(of_file, COUNT)
-    part = ask(
-        of_file,
-        ONE.filter("NOT (age = 50 AND job = 'z')").agg(rows=sf.count(), v=sf.sum("v", lower=0, upper=9)),
-        "bob",
-    )
+def measured(condition: str) -> Any:
+    return ONE.filter(condition).agg(n=sf.count())
+
+
+SUM = sf.sum("v", lower=0, upper=9)
+PARTS = ONE.filter("NOT (age = 50 AND job = 'z')").agg(rows=sf.count(), v=SUM)
+RENAMED = ONE.agg(rows=sf.count(), total=SUM, share=sf.ratio("total", "rows"))
+# Questions that are asked one after another, and which of them are listed together, as what.
+LISTED: list[tuple[list[Any], dict[str, list[tuple[int, ...]]]]] = [
+    ([COUNT, PARTS], {"part": [(0, 1)]}),
+    ([measured(f"age < {age} AND town = '{town}'") for age, town in ((50, "A"), (51, "A"), (52, "B"))], {"literal": [(0, 1)]}),
+    ([COUNT, COUNT, COUNT], {"again": [(0, 1, 2)]}),
+    ([ONE.agg(n=sf.count(), v=SUM, r=sf.ratio(*of)) for of in (("v", "n"), ("n", "v"))] + [RENAMED], {"again": [(0, 2)]}),
+    ([TOWNS.agg(n=sf.count()), ONE.filter("age > 30").agg(s=SUM), measured("town = 'A'"), VISITS.top("job", k=1, keys=["x", "y"])], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("questions", "listed"), LISTED)
+def test_questions_that_belong_together_are_listed(of_file, questions, listed):
+    """Over all who ask, and under whatever names."""
+    entries = [ask(of_file, question, ("ann", "bob")[i % 2]) for i, question in enumerate(questions)]
+    assert found(of_file) == {
+        kind: [tuple(entries[i] for i in one) for one in several] for kind, several in listed.items()
+    }
     told = of_file.journal.audit()
-    (finding,) = told.findings
-    assert finding.kind == "part" and finding.entries == (whole, part) and finding.analysts == ("ann", "bob")
-    assert f"condition in {part} than in {whole}" in finding.words and "job = 'z'" in finding.words
-
-
-def test_what_differs_in_a_value_is_listed(of_file):
-    first = ask(of_file, ONE.filter("age < 50 AND town = 'A'").agg(n=sf.count()))
-    second = ask(of_file, ONE.filter("age < 51 AND town = 'A'").agg(n=sf.count()))
-    ask(of_file, ONE.filter("age < 52 AND town = 'B'").agg(n=sf.count()))  # two values
-    assert found(of_file) == {"literal": [(first, second)]}
-
-
-def test_what_is_asked_again_and_again_is_listed_with_its_loss(of_file):
-    entries = tuple(ask(of_file, COUNT, epsilon=epsilon) for epsilon in ("1/8", "1/4", "1/8"))
-    told = of_file.journal.audit()
-    (finding,) = told.findings
-    assert (finding.kind, finding.entries) == (
-        "again",
-        entries,
-    ) and "3 times, for epsilons that add up to 0.5" in finding.words
-    assert [(loss.analyst, loss.epsilon) for loss in told.losses] == [(None, 0.5), ("ann", 0.5), ("bob", 0.0)]
-
-
-def test_the_same_under_other_names_is_asked_again(of_file):
-    one = {"n": sf.count(), "v": sf.sum("v", lower=0, upper=9), "r": sf.ratio("v", "n")}
-    other = {"rows": sf.count(), "total": sf.sum("v", lower=0, upper=9), "share": sf.ratio("total", "rows")}
-    turned = {"n": sf.count(), "v": sf.sum("v", lower=0, upper=9), "r": sf.ratio("n", "v")}
-    entries = [ask(of_file, ONE.agg(**asked)) for asked in (one, other, turned)]
-    assert found(of_file) == {"again": [tuple(entries[:2])]}
+    losses = {loss.analyst: loss.epsilon for loss in told.losses}
+    assert losses[None] == losses["ann"] + losses["bob"] == len(questions) / 8
+    assert told.asked == len(questions)
 
 
 def test_refusals_are_listed_with_who_and_why(of_file):
     for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
         with pytest.raises(BudgetError):
             COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
-    of_file.journal._record_rejected_text(
-        "shop", "bob", "SELECT id\n- shop, eve: 9 questions FROM v", "SqlError"
-    )
+    hostile = "SELECT id\n- shop, eve: 9 questions FROM v"
+    of_file.journal._record_rejected_text("shop", "bob", hostile, "SqlError")
     told = of_file.journal.audit()
     assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
         ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
         ("ann", 1, (("BudgetError", 1),)),
     ]
-    bob, ann = (str(one) for one in told.refused)
-    assert bob == (
-        "shop, bob: 3 questions (2 BudgetError, 1 SqlError), lines 4 to 7; the last: "
-        r"SELECT id\n- shop, eve: 9 questions FROM v"
-    )
-    assert ann == "shop, ann: 1 question (1 BudgetError), line 6; the last: n"
+    assert str(told.refused[0]).endswith(r"SELECT id\n- shop, eve: 9 questions FROM v")
     assert told.findings == () and "Refused questions, at no charge:\n- shop, bob" in str(told)
-    assert "refused" not in str(of_file.journal.audit("shop")).partition("Refused questions")[0]
-
-
-def test_questions_that_have_nothing_to_do_with_each_other_are_not_listed(of_file):
-    for question in (
-        TOWNS.agg(n=sf.count()),
-        ONE.filter("age > 30").agg(s=sf.sum("v", lower=0, upper=9)),
-        ONE.filter("town = 'A'").agg(m=sf.mean("v", lower=0, upper=9)),
-        VISITS.top("job", k=1, keys=["x", "y"]),
-    ):
-        ask(of_file, question)
-    told = of_file.journal.audit()
-    assert told.findings == () and told.asked == 4 and "- nothing" in str(told)
-
-
-def test_words_of_expressions():
-    assert names('("my ""id""" = 1e5) OR (x.y <> \'id\')') == {'my "id"', "x", "y", "OR"}
-    assert template("((a >= -1.5e3) AND (b = 'x''y'))") == "((a >= -?) AND (b = ?))"
-    assert equalities(["(a = 1)", "(b >= 2)", "(c IN (1, 2))", "((d = 1) OR (e = 2))", "(f != 1)"]) == 2
 
 
 def test_a_question_that_is_published_must_have_an_answer(ledger):
@@ -553,26 +462,3 @@ def test_a_question_that_is_published_must_have_an_answer(ledger):
         with pytest.raises(ParameterError, match="version"):
             ledger.journal.declare("shop", wrong)
     assert ledger.journal.verify().ok
-
-
-def test_a_file_of_version_2_opens_for_ever(tmp_path):
-    """Whatever else changes, this file, and what its journal says, does not."""
-    path = tmp_path / "budget.db"
-    shutil.copy(VERSIONS / "version_2.db", path)
-    os.chmod(path, 0o600)
-    ledger = sf.Ledger(path)
-    assert ledger.journal.verify(HEAD_OF_VERSION_2).ok
-    lines = ledger.journal.lines()
-    assert [line.kind for line in lines] == ["cap"] * 4 + ["asked"] * 3 + [
-        "data",
-        "asked",
-        "answered",
-        "published",
-    ]
-    assert lines[8].detail["plan"]["where"] == ["(id = 3)"] and lines[8].detail["data"] == "2026-11"
-    assert ledger.journal._repeat_answer("hospital", None, {"asks": 1}).body == b"an answer"
-    ledger.budget("hospital").spend("0.1")
-    assert ledger.journal.verify(HEAD_OF_VERSION_2).ok
-
-
-HEAD_OF_VERSION_2 = "11:75595efc64431ce2a2a4404a61d20cb0f1c676df331affdbdba0c967f87fdab4"
