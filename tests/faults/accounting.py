@@ -59,7 +59,7 @@ FAULTS = [
     # What is left, and what epsilon means.
     Fault("a budget within another has what is left of the larger", "budget/budget.py", "Unspent(*map(min, zip(", "Unspent(*map(max, zip(", f"{HERE}ledger/test_ledger.py::test_analysts_together_never_pass_the_cap_of_the_dataset"),
     Fault("what is left is rounded up", "budget/budget.py", "return text if Fraction(text) <= number else repr(round_down(number))", "return text", f"{SPENDING}::test_what_is_said_to_be_left_may_be_asked"),
-    Fault("mechanisms of other kinds have no price", "budget/loss.py", "return gaussian + laplace + others", "return gaussian + laplace", f"{SPENDING}::test_many_small_questions_cost_less_than_their_sum"),
+    Fault("mechanisms of other kinds have no price", "budget/loss.py", "return gaussian + laplace + others", "return gaussian + laplace", "tests/certificate/test_release.py::test_what_is_paid_is_at_least_what_is_proved"),
     Fault("the least belief is rounded up", "budget/epsilon_meaning.py", "round_down(least / (1 + least))", "round_up(least / (1 + least))", f"{MEANING}::test_beliefs_and_guesses_are_no_less_than_those_of_high_precision"),
     Fault("a delta of 1 is admitted", "budget/epsilon_delta.py", "if not 0 <= number < 1 or", "if not 0 <= number <= 1 or", f"{SPENDING}::test_what_is_no_budget_is_refused"),
     Fault("chances of events are not compared with the proof", "budget/loss.py", '        ("a chance of events", loss.least_delta, found.events),\n', "", "tests/certificate/test_release.py::test_what_is_paid_is_at_least_what_is_proved"),

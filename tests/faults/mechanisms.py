@@ -86,7 +86,7 @@ FAULTS = [
           "(blocks - tree.added_up(own[0], level)).astype(np.float64)", "(0 * blocks).astype(np.float64)", "tests/noise/test_time_steps.py"),
     # A release adds less noise than its description has.
     Fault("all groups have the same noise", "plan/group_measurement.py",
-          "laws[name].rounded(len(column), words=words)", "laws[name].rounded(1, words=words).repeat(len(column))", DRAWN),
+          "laws[name].rounded(len(numbers), words=words)", "laws[name].rounded(1, words=words).repeat(len(numbers))", DRAWN),
     Fault("K-norm noise is added to the first number alone", "plan/group_measurement.py",
           "values[name] = number + row\n", "values[name] = number + row * (name == names[0])\n", DRAWN),
     Fault("margins are shown as they are", "plan/group_measurement.py",

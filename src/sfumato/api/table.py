@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 import pyarrow as pa
 
@@ -330,7 +331,7 @@ class Table(Helpful, Displayed, Generic[Released]):
             raise QueryError("group_by: public keys are given, but no column that they belong to")
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self._engine.public_keys(columns, keys, self._steps)
-        return replace(self, keys=columns, _public_keys=table)
+        return self._with(keys=columns, _public_keys=table)
 
     def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
         """Add totals of public groups, which agree with them: rows of which keys are NULL.
@@ -358,7 +359,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         """
         truth_value(cube, "cube")
         truth_value(integer, "integer")
-        return replace(self, _grouping=grouping_sets(self.keys, sets, cube, integer))
+        return self._with(_grouping=grouping_sets(self.keys, sets, cube, integer))
 
     def top(
         self,
@@ -463,7 +464,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         given["_auto_limits"] = (*kept, *(n for n, v in limits if _is_auto(n, v)))
         if beyond is not None:
             given["_beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)
-        return replace(self, **given)
+        return self._with(**given)
 
     def for_analysts(self) -> Table[Released]:
         """Return the table for analysts, who may see releases, and nothing exact.
@@ -549,7 +550,13 @@ class Table(Helpful, Displayed, Generic[Released]):
                 " Values that are no key, such as infinite dates, are together in the group of NULL, in "
                 "which it counts as one row."
             )
-        return replace(self, rows=1, notes=(*self.notes, note))
+        return self._with(rows=1, notes=(*self.notes, note))
+
+    def _with(self, **settings: Any) -> Self:
+        """Return the table with other groups, limits or notes; its columns and unit stay as they are."""
+        table = copy(self)
+        vars(table).update(settings)
+        return table
 
     def _card(self) -> Card:
         return table_card(self)

@@ -279,13 +279,13 @@ class GroupMeasurement(Spelled):
 
     def description(self, exact: ExactQuery) -> dict[str, Any]:
         """Return what the measurement draws, as the certificate reads it."""
-        selection = self.selection
+        selection, names = self.selection, self.names
         return {
             "kind": "groups",
             "groups": exact.description,
             "statistics": [statistic.description for statistic in self.requirements.statistics],
             "choices": [choice.description for choice in self.choices],
-            "noise": self.noise.description(self.names) if self.names else None,
+            "noise": self.noise.description(names) if names else None,
             "selection": None if selection is None else selection.description,
         }
 
@@ -314,6 +314,7 @@ class GroupMeasurement(Spelled):
             if noisy is not None:
                 values["units"] = Int128Array.from_int64(noisy[kept])
         trees: dict[str, NoisyTree] = {}
+        lists: dict[str, int] = {}  # entries of each list of numbers, by name
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
                 name = statistic.names[0]
@@ -322,15 +323,15 @@ class GroupMeasurement(Spelled):
                 profile = PROFILE if self.bars else PROFILE[:0]
                 trees[name] = noisy_tree(counts, laws[name], ranks, words, profile)
                 continue
+            if entries := statistic.entries:
+                lists |= dict.fromkeys(statistic.names, entries)
             for name in statistic.names:
                 if name not in values:
-                    numbers = exact[name].flatten() if statistic.entries else exact[name]
-                    column = Int128Array.from_arrow(numbers)
-                    values[name] = column + laws[name].rounded(len(column), words=words)
+                    numbers = exact[name].flatten() if entries else exact[name]
+                    noise_steps = laws[name].rounded(len(numbers), words=words)
+                    values[name] = Int128Array.from_arrow(numbers) + noise_steps
         floats = {name: value.scaled(steps[name]) for name, value in values.items()}
-        for statistic in self.requirements.statistics:
-            if statistic.entries:
-                floats |= {name: floats[name].reshape(-1, statistic.entries) for name in statistic.names}
+        floats |= {name: floats[name].reshape(-1, entries) for name, entries in lists.items()}
         return NoisyBatch(self, keys, NoisyNumbers(floats, trees, laws, steps, chosen, totals))
 
     @isolated

@@ -144,7 +144,8 @@ class NoisyTable(Helpful, ResultTable, Owned, ABC):
         """
         (epsilon, delta), bias = self.spent, self.bias
         found: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-        found |= {"bias": bias.told()} if bias else {}
+        if sentence := bias.told():
+            found["bias"] = sentence
         return found | ({} if bars is None else {"error_bars": bars.told(bias)})
 
     def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:

@@ -136,11 +136,11 @@ def payment(
     """
     check_budget(budget)
     certified(plans)
-    (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
-    if budget is None:
-        return no_charge if made_up else no_budget
     if made_up:
         return no_charge
+    if budget is None:
+        return no_budget
+    (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
 
     def pay() -> tuple[Charge, ...]:
         if not isinstance(budget, LedgerBudget):
