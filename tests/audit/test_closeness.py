@@ -16,7 +16,7 @@ from scipy import special, stats
 from sfumato.audit import VectorLaw, closeness
 from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats
 from sfumato.audit.closeness.reference_law import CELLS
-from sfumato.audit.closeness.two_samples import as_uneven, log_choices, log_factorial
+from sfumato.audit.closeness.two_samples import as_uneven
 from sfumato.errors import ParameterError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 
@@ -88,17 +88,6 @@ def test_checks_share_alpha_and_a_given_function_has_none_of_density():
     assert not closeness(noise, wider, grid=1, alpha=5.1 * least).passed
 
 
-def repeated(sample, law, grid):
-    (check,) = (c for c in closeness(sample, law, grid=grid).checks if c.name == "repeats")
-    return check
-
-
-def test_floats_on_a_grid_that_is_finer_than_they_are_may_repeat():
-    """Near 1, float64 rounds 32 grid steps to one number: so often does a right sample repeat a value."""
-    assert repeated(np.array([1.0, 1.0]), Laplace(1), Fraction(1, 2**57)).probability >= 2.0**-54
-    assert repeated(2**60 + np.arange(100), Laplace(2**57), 1).probability == 1
-
-
 def test_given_probabilities():
     generator = np.random.default_rng(4)
     coin = {"heads": 0.5, "tails": 0.5}
@@ -131,16 +120,6 @@ def test_samples_of_any_law_pass(kind):
     result = closeness(ONE_LAW[kind](rng, 3000), ONE_LAW[kind](rng, 5000))
     assert result.passed, str(result)
     assert "nan)" not in str(result)
-
-
-def test_the_samples_may_be_exchanged_and_are_compared_as_numbers():
-    x, y = clean(Laplace, 3000), clean(Gaussian, 2000)
-    for a, b in zip(closeness(x, y).checks, closeness(y, x).checks, strict=True):
-        assert a.probability == pytest.approx(b.probability, rel=1e-6)
-    whole = list(range(-50, 50))
-    assert str(closeness(whole, np.array(whole, np.int8))) == str(closeness(np.array(whole), whole))
-    assert closeness(whole, np.array(whole, np.float32)).passed
-    assert not closeness(whole, np.array(whole) + 0.5).passed
 
 
 # Wrong noise, at sample sizes not below those that docs/audit.md states.
@@ -218,19 +197,6 @@ def test_repeats_are_bounded():
         assert repeats(sample, 1 / days)[1] >= distinct[: n - k + 1].sum() * (1 - 1e-9) or k == 0
 
 
-@pytest.mark.parametrize("scale", [40])
-def test_residues_of_rounded_laplace_are_within_their_bounds(scale):
-    """The probabilities that the bounds speak of, added up exactly enough."""
-    law = Laplace(scale)
-    m = np.arange(-60 * scale, 60 * scale + 1)
-    # pmf of the rounded law, from its cdf at half-integers.
-    upper = np.where(m + 0.5 > 0, 1 - 0.5 * np.exp(-(m + 0.5) / scale), 0.5 * np.exp((m + 0.5) / scale))
-    pmf = np.diff(upper, prepend=0.0)
-    for step in (1, 2, 4):
-        shares = np.bincount((m // step) % 16, weights=pmf, minlength=16)
-        assert np.abs(shares - 1 / 16).max() <= law.rounded_pmf(0) * step
-
-
 POOLS = {
     "all different": [0.5, 1.25, -3.0, 8.0, 0.75, 2.0, -0.125, 100.0],
     "ties": [1, 1, 1, 2, 2, 5, 9, 9],
@@ -238,7 +204,7 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize("first", [4, pytest.param(2, marks=LONG)])
+@pytest.mark.parametrize("first", [2, pytest.param(4, marks=LONG)])
 @pytest.mark.parametrize("pool", ["ties", *[pytest.param(p, marks=LONG) for p in POOLS if p != "ties"]])
 def test_each_probability_is_as_rare_as_it_says_over_all_labels(pool, first):
     values = np.array(POOLS[pool])
@@ -269,17 +235,6 @@ def test_shares_of_counts_are_never_below_the_truth(first, second):
             assert bounds[i] >= min(1, 2 * min(tails))
             # And not much above: a factor of 3 where it matters.
             assert bounds[i] <= max(6 * min(tails), 1e-300) or bounds[i] > 1e-3
-
-
-def test_logarithms_of_factorials_are_enclosed():
-    n = np.array([0, 1, 2, 10, 63, 64, 65, 100, 1000, 10_000, 10**6])
-    low, high = log_factorial(n)
-    for i, a in enumerate(n.tolist()):
-        if a <= 10_000:
-            # ln a! as a sum of logarithms, exact to far below what is compared.
-            assert low[i] <= math.fsum(math.log(k) for k in range(2, a + 1)) <= high[i]
-    assert (high - low <= 2e-8 + 1e-6 * (n > 9999)).all()
-    assert log_choices(6, 4)[0] <= math.log(210) <= log_choices(6, 4)[1]
 
 
 # Vectors, and bad input.

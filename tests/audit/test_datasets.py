@@ -14,17 +14,14 @@ import pyarrow as pa
 import pytest
 
 from sfumato.audit import (
-    Pair,
     approximate,
     audit,
-    curve,
     edges,
     gaussian,
     halton,
     numbers,
     odd_numbers,
     units,
-    without,
     zcdp,
 )
 from sfumato.audit.claims import exp_up
@@ -66,30 +63,6 @@ def test_all_odd_values_are_added_and_removed():
     ]
     for value in (math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0, 2**53 + 1, 2**63 - 1, -(2**63)):
         assert repr(fingerprint(value)) in changed
-
-
-def test_numbers_lie_in_their_bounds():
-    for dataset in numbers(-5, 3, odd=False):
-        assert all(-5 <= x <= 3 for x in dataset)
-    assert [-5.0] in numbers(-5, 3) and [3.0] in numbers(-5, 3)
-    assert all(abs(x) <= 1e308 for dataset in numbers(-1e308, 1e308, odd=False) for x in dataset)
-    for bounds in ((1, 1), (0, math.inf), (-math.inf, 0), (math.nan, 1)):
-        with pytest.raises(ParameterError):
-            numbers(*bounds)
-
-
-@pytest.mark.parametrize(
-    "dataset",
-    [[3, 4, 5], (3, 4, 5), np.array([3, 4, 5]), pa.table({"a": [3, 4, 5]}), pd.DataFrame({"a": [3, 4, 5]})],
-)
-def test_without_one_record(dataset):
-    found = without(dataset, 1)
-    assert type(found) is type(dataset)
-    assert len(found) == 2 and len(dataset) == 3
-    assert len(edges([dataset])) >= 2
-    if isinstance(dataset, pa.Table):
-        with pytest.raises(ParameterError, match="give pairs"):
-            edges([dataset], "change-one")
 
 
 @pytest.mark.parametrize("table", [None, pa.Table.from_pylist, pd.DataFrame])
@@ -180,14 +153,6 @@ def test_zcdp_pairs_are_implied_by_the_claim(rho):
             best = min(mpmath.exp((a - 1) * (a * rho - e)) / (a - 1) * (1 - 1 / a) ** a for a in orders)
             assert truth < pair.delta < classic
             assert pair.delta == pytest.approx(float(best), rel=0.1)
-
-
-def test_curves():
-    assert curve([(0, 0.5), (1, 0.1)]).pairs == (Pair(0.0, 0.5), Pair(1.0, 0.1))
-    assert all(p.delta < 1 for p in curve(lambda e: 1.0 if e < 1 else 0.25 / e).pairs)
-    assert len(curve([(0, Fraction(2**70 - 1, 2**70)), (1, 0.5)]).pairs) == 1
-    with pytest.raises(ParameterError, match="at least one delta below 1"):
-        curve([(0, 1)])
 
 
 @pytest.mark.parametrize(

@@ -195,18 +195,6 @@ def test_wealth_of_vectorised_calls_is_lost_when_one_raises():
     assert test.log_wealth == test.log_share
 
 
-def test_a_mechanism_that_raises_at_once_loses_nothing():
-    def mechanism(dataset, size):
-        raise TypeError("no")
-
-    test = PairTest(Edge("", [1.0], []), Mechanism(mechanism), approximate(1))
-    test.advance(48)
-    test.advance(48)
-    assert test.samples == 48
-    assert test.only_raised == "TypeError"
-    assert test.log_wealth == 0
-
-
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_leaf_seen_first_in_a_batch_plays_no_part_in_bets_on_it(planted, monkeypatch):
     """Which leaves have a column must be known from the past: bets on a batch are the same without its new ones."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 from sfumato.audit import falsify
 from sfumato.audit.falsifier.domain_members import Draw, member, near
 from sfumato.audit.falsifier.record_pairs import pairs_of
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import QueryError
 from sfumato.framework import (
     AbsoluteDistance,
     AtomDomain,
@@ -28,7 +26,6 @@ from sfumato.framework import (
     ContributionDomain,
     DiscreteDistance,
     Domain,
-    GroupedIntegers,
     L1Distance,
     L2Distance,
     Linear,
@@ -60,7 +57,7 @@ class Case:
 
     Args:
         source: where it was seen.
-        wrong, right: the transformations; `right` is None where only the defect is of interest.
+        wrong, right: the transformations.
         d_in: at which to look.
         failure: how the defect shows.
         artefact: whether exact arithmetic would keep the claim.
@@ -68,7 +65,7 @@ class Case:
 
     source: str
     wrong: Transformation
-    right: Transformation | None
+    right: Transformation
     d_in: Any = 1
     failure: str = "distance"
     artefact: bool = False
@@ -95,14 +92,6 @@ def claim(
 
 def total(values: Sequence[Any]) -> Fraction:
     return sum(map(Fraction, values), Fraction(0))
-
-
-def exact_mean(values: Sequence[Any]) -> Fraction:
-    return total(values) / len(values) if values else Fraction(0)
-
-
-def rounded_to(step: Fraction, rule: Any):
-    return lambda value: rule(Fraction(value) / step) * step
 
 
 def float_sum(values: Sequence[Any]) -> Any:
@@ -165,34 +154,6 @@ def poisoned(values: Sequence[float]) -> float:
     return found
 
 
-def signed_byte(values: Sequence[int]) -> int:
-    return (len(values) + 128) % 256 - 128
-
-
-def encoded(texts: Sequence[str]) -> int:
-    """Eight characters of each text are kept, and their bytes are counted."""
-    return sum(len(text[:8].encode()) for text in texts)
-
-
-def large_groups(rows: Sequence[Any]) -> int:
-    """Groups with at least three units."""
-    units = {(r.key, r.unit) for r in rows if r.unit is not None}
-    return sum(count >= 3 for count in Counter(key for key, _ in units).values())
-
-
-def longest_run(values: Sequence[int]) -> int:
-    return max((len(list(run)) for _, run in groupby(values)), default=0)
-
-
-QUARTER, TEXTS, MAYBE = (
-    Fraction(1, 4),
-    VectorDomain(AtomDomain(str)),
-    VectorDomain(AtomDomain(int, 0, 10, null=True)),
-)
-LETTERS, COUNTS = VectorDomain(CategoryDomain(("a", "b", "c"))), VectorDomain(AtomDomain(int, 0), 3)
-TABLE = TableDomain((("age", AtomDomain(int, 0, 120, null=True)), ("member", AtomDomain(bool))))
-
-
 CASES = {
     "sum, |U - L| under add or remove": Case(
         "document 004, errata 18",
@@ -209,17 +170,6 @@ CASES = {
         claim("sum", vectors(-10, 10, kind=float), ADDING, float_sum, 10, AtomDomain(float)),
         claim("sum", vectors(-10, 10, kind=float), ADDING, total, 10),
         artefact=True,
-    ),
-    "mean by a private count": Case(
-        "document 004, errata 18",
-        claim("mean", vectors(0, 10), ADDING, exact_mean, Fraction(10, 8)),
-        claim("mean", vectors(0, 10, size=8), CHANGING, exact_mean, Fraction(10, 8)),
-    ),
-    "grid, half to even, ceil(d/g) g": Case(
-        "habit",
-        claim("to grid", AtomDomain(Fraction), ABSOLUTE, rounded_to(QUARTER, round), lambda d: math.ceil(4 * d) * QUARTER),
-        claim("to grid", AtomDomain(Fraction), ABSOLUTE, rounded_to(QUARTER, round), lambda d: (math.ceil(4 * d) + (4 * d % 2 == 1)) * QUARTER),
-        QUARTER,
     ),
     "one group too many": Case("OpenDP 0.16, reversed", most_groups(3, 4), most_groups(3, 3)),
     "rows of a unit not limited": Case(
@@ -243,16 +193,6 @@ CASES = {
         claim("float", AtomDomain(int), ABSOLUTE, lambda n: int(float(min(max(n, -(2**80)), 2**80))), 1, WHOLE),
         claim("as it is", AtomDomain(int), ABSOLUTE, lambda n: min(max(n, -(2**80)), 2**80), 1, WHOLE),
     ),
-    "histogram, change in L2": Case(
-        "habit",
-        claim("histogram", LETTERS, CHANGING, lambda v: [v.count(c) for c in "abc"], 1, COUNTS, L2Distance()),
-        claim("histogram", LETTERS, ADDING, lambda v: [v.count(c) for c in "abc"], 1, COUNTS, L2Distance()),
-    ),
-    "mean of a column by a filter": Case(
-        "habit",
-        claim("mean age of members", TABLE, CHANGING, lambda t: exact_mean([r["age"] or 0 for r in t if r["member"]]), Fraction(120, 10)),
-        claim("age of members", TABLE, CHANGING, lambda t: total([r["age"] or 0 for r in t if r["member"]]), 120),
-    ),
     "an empty table raises": Case(
         "habit",
         claim("largest", vectors(0, 9), ADDING, max, 9, WHOLE),
@@ -269,28 +209,12 @@ CASES = {
         claim("sum", VectorDomain(AtomDomain(Fraction), 4), L2Distance(), sum, 1),
         claim("sum", VectorDomain(AtomDomain(Fraction), 4), L2Distance(), sum, 2),
     ),
-    "a counter of a signed byte": Case(
-        "habit",
-        claim("count", vectors(0, 9), ADDING, signed_byte, 1, WHOLE),
-        claim("count", vectors(0, 9), ADDING, lambda v: min(len(v), 127), 1, WHOLE),
-    ),
-    "bytes of eight characters": Case(
-        "habit",
-        claim("bytes", TEXTS, ADDING, encoded, 8, WHOLE),
-        claim("length", TEXTS, ADDING, lambda v: sum(len(t[:8]) for t in v), 8, WHOLE),
-    ),
     "small totals are suppressed": Case(
         "habit",
         claim("sum", vectors(0, 9), ADDING, lambda v: sum(v) if len(v) >= 20 else 0, 9, WHOLE),
         claim("sum", vectors(0, 9), ADDING, lambda v: min(sum(v), 180), 9, WHOLE),
     ),
-    "groups of three units": Case("habit", counted_rows((), large_groups, 1), None),
-    "the longest run": Case("habit", claim("run", vectors(0, 9), ADDING, longest_run, 1, WHOLE), None),
-    "an angle at the full turn": Case(
-        "habit", claim("angle", AtomDomain(Fraction, 0, 1000), ABSOLUTE, lambda x: x % 360, 1), None
-    ),
 }  # fmt: skip
-HONEST = [name for name, case in CASES.items() if case.right is not None]
 QUICK = (
     "sum, |U - L| under add or remove",
     "one group too many",
@@ -321,20 +245,13 @@ def test_every_planted_defect_is_found(name):
         assert apart == found.distance > found.bound == case.wrong.map(found.d_in)
 
 
-@pytest.mark.parametrize("name", some(HONEST))
+@pytest.mark.parametrize("name", some(CASES))
 def test_no_honest_claim_is_broken_and_each_is_reached(name):
     case = CASES[name]
     found = falsify(case.right, case.d_in, evaluations=500 if name in QUICK else ENOUGH)
     assert not found.violated, str(found)
     assert found.failure is None and not found.artefact and found.ratio <= 1
     assert found.ratio >= Fraction(99, 100), str(found)
-
-
-def test_the_same_seed_gives_the_same_search():
-    case = CASES["sum, |U - L| under add or remove"]
-    one, two, other = (falsify(case.wrong, 2, evaluations=300, seed=seed) for seed in (5, 5, 6))
-    assert one == two and one.seed == 5 and other.seed == 6
-    assert one.evaluations <= 300
 
 
 def test_maps_are_judged_at_the_distance_between_the_inputs_too():
@@ -351,50 +268,11 @@ def test_order_is_tried_at_distance_zero():
     assert found.violated and found.d_in == found.bound == 0 and found.ratio == math.inf
 
 
-@pytest.mark.parametrize(
-    ("function", "replayed"),
-    [
-        (lambda v: 3.0 * v - 1.5, True),
-        (lambda v: (v + 0.5) ** 2 - v**2 + abs(-v) % 1e6, True),
-        (lambda v: math.sqrt(abs(v)), False),
-    ],
-)
-def test_replay_in_exact_rationals(function, replayed):
-    found = falsify(claim("f", AtomDomain(float, -9, 9), ABSOLUTE, function, 100, FLOAT), 1, evaluations=200)
-    assert (found.exact_ratio is not None) is replayed
-    assert ("not replayed" in str(found)) is not replayed
-
-
 def test_whole_numbers_are_replayed_where_the_function_divides_them():
     third = claim("third", AtomDomain(int), ABSOLUTE, lambda n: n / 3, Fraction(1, 3), FLOAT)
     found = falsify(third, 1, evaluations=ENOUGH)
     assert found.violated and found.artefact and found.exact_ratio == 1
     assert "by floats alone" in str(found)
-
-
-@LONG
-def test_a_real_violation_is_preferred_to_an_artefact():
-    def function(values: Any) -> Any:
-        found = 0.0
-        for value in values:
-            found += value
-        return found
-
-    wrong = claim("sum", vectors(0, 1, kind=float), SymmetricDistance(), function, Fraction(1, 2), FLOAT)
-    found = falsify(wrong, 1)
-    assert found.violated and not found.artefact and found.exact_ratio == 2
-
-
-@LONG
-def test_members_to_build_on():
-    numbers = vectors(0, 10**9)
-    rare = [123_456_789] * 3  # nothing else shows the defect
-    wrong = claim(
-        "rare", numbers, SymmetricDistance(), lambda v: 5 * v.count(123_456_789) + min(1, len(v)), 2
-    )
-    assert not falsify(wrong, 1).violated
-    found = falsify(wrong, 1, members=[rare])
-    assert found.violated and found.ratio >= 2
 
 
 @LONG
@@ -406,20 +284,6 @@ def test_contributions_take_their_values_from_members():
     assert not honest.violated and honest.ratio >= Fraction(99, 100)
     less = replace(chain, stability_map=Linear(chain.map(1) * Fraction(9, 10)))
     assert falsify(less, 1, members=[values], evaluations=ENOUGH // 3).violated
-
-
-@LONG
-def test_integers_by_group():
-    names = ("units", "x.total")
-    for metric, size in ((L1Distance, 1), (L2Distance, 1)):
-        scaled = metric(tuple(zip(names, (Fraction(2), Fraction(1, 3)), strict=True)))
-        twice = Transformation(
-            "twice", GroupedIntegers(names), GroupedIntegers(names), scaled, scaled,
-            lambda groups: {g: {n: 2 * v for n, v in t.items()} for g, t in groups.items()}, Linear(Fraction(2)),
-        )  # fmt: skip
-        found = falsify(twice, 3 * size, evaluations=ENOUGH)
-        assert not found.violated and found.ratio >= Fraction(99, 100)
-        assert falsify(replace(twice, stability_map=Linear(Fraction(3, 2))), 3, evaluations=ENOUGH).violated
 
 
 class Odd(Domain):
@@ -445,19 +309,6 @@ def test_domains_of_ones_own_take_their_members_from_the_caller():
     assert found.violated and sorted(found.inputs) == [1, 3]
     with pytest.raises(QueryError, match="cannot make members"):
         falsify(claim("f", VectorDomain(Odd()), SymmetricDistance(), len, 1), 1)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"d_in": -1}, {"d_in": math.nan}, {"evaluations": 0}, {"evaluations": 1.5}, {"members": [[1], [99]]}],
-)
-def test_bad_input(arguments):
-    honest = claim("sum", vectors(0, 10), SymmetricDistance(), total, 10)
-    with pytest.raises(ParameterError):
-        falsify(honest, **{"d_in": 1, **arguments})
-    nothing = AtomDomain(int, Fraction(1, 4), Fraction(3, 4))
-    with pytest.raises(QueryError, match="no member"):
-        falsify(claim("f", nothing, ABSOLUTE, lambda x: x, 1), 1)
 
 
 def looked_at(domain: Domain, metric: Metric, d_in: Any = 1) -> list[Any]:
@@ -490,13 +341,13 @@ ATOMS = [
     AtomDomain(float), AtomDomain(float, Fraction(1, 10), Fraction(1, 3)), AtomDomain(float, nan=True, null=True), AtomDomain(float, None, 0),
     AtomDomain(Fraction), AtomDomain(Fraction, Fraction(1, 3), Fraction(1, 2)), AtomDomain(bool, null=True), AtomDomain(str), CategoryDomain((1, 0)),
     CategoryDomain((True, False)),
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip
 
 
 DOMAINS = [
     *ATOMS, VectorDomain(ATOMS[4]), VectorDomain(ATOMS[7], 6), VectorDomain(VectorDomain(ATOMS[0], 2)), ProductDomain(tuple(ATOMS[:3])),
     TableDomain((("a", ATOMS[4]), ("b", ATOMS[12]))), TableDomain((("a", ATOMS[7]),), 4),
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
@@ -519,7 +370,7 @@ SPACES = [
     (RowsDomain((("x", ATOMS[7]), ("y", ATOMS[3]))), PrivacyUnitDistance()),
     (ContributionDomain(3), PrivacyUnitDistance(3)),
     (ContributionDomain(3, 2), PrivacyUnitDistance(3, 2)),
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

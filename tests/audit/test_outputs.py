@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
-from sfumato.audit.output_columns import MISSING, ZERO_BITS, Reader, joined
+from sfumato.audit.output_columns import ZERO_BITS, Reader
 from sfumato.audit.output_leaves import leaves
 
 
@@ -60,17 +60,6 @@ def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, column
     assert read.items() >= columns.items()
 
 
-def test_the_same_leaf_has_the_same_column_in_every_batch():
-    reader = Reader()
-    first = reader.read([{"a": 1.0}, {"b": 2.0}])
-    second = reader.read([{"b": 3.0, "c": 4.0}])
-    both = joined([first, second], len(reader.paths))
-    b = reader.paths.index(".b")
-    assert both.numbers[:, b].tolist()[1:] == [2.0, 3.0]
-    assert both.tokens[0, b] == MISSING
-    assert both.tokens[:2, reader.paths.index(".c")].tolist() == [MISSING] * 2
-
-
 def test_rows_of_a_table_are_known_by_their_texts():
     one = dict(leaves({"group": ["x", "y"], "n": [1, 2]}))
     other = dict(leaves({"group": ["y"], "n": [3]}))
@@ -106,13 +95,6 @@ class Rows(list):
     def __init__(self, values, note):
         super().__init__(values)
         self.note = note
-
-
-class Slotted:
-    __slots__ = ("__hidden",)
-
-    def __init__(self, value):
-        self.__hidden = value
 
 
 class Pointing:
@@ -261,43 +243,3 @@ class Opaque:
 def test_what_is_not_read_is_named_in_the_report(output, told):
     report = audit(lambda data: output, epsilon=1, pairs=[([1.0], [])], max_samples=100)
     assert any(f"not read, as {told}" in note for note in report.notes)
-
-
-@pytest.mark.long
-def test_an_output_with_endlessly_many_parts_is_read_up_to_a_limit_that_is_named():
-    many = 0.5
-    for _ in range(45):
-        many = [many, many]
-    reader = Reader()
-    reader.read([many])
-    assert any("20,000" in note for note in reader.notes)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("make", [lambda s: frozenset([s, 1]), lambda s: frozenset([(s, s)])])
-def test_sets_within_sets_are_read_in_little_time(make):
-    """Twice as often at each level would be 10^13 times."""
-    nested = frozenset([0.5])
-    for _ in range(45):
-        nested = make(nested)
-    reader = Reader()
-    reader.read([{nested}, {nested: 1.0}])
-    assert len(reader.paths) <= 1000
-
-
-@pytest.mark.noise_cannot_matter("the chance that 1,000 of 5,000 columns are twice the same is below 1e-1000")
-def test_the_columns_that_are_looked_at_are_chosen_at_random():
-    one, other = Reader(), Reader()
-    for reader in (one, other):
-        reader.read(np.zeros((3, 5_000)))
-    assert one.paths != other.paths
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("method", ["betting", "histogram"])
-def test_columns_that_are_not_looked_at_are_named(method):
-    options = {"epsilon": 1, "pairs": [([1.0], [])], "max_samples": 24, "method": method}
-    report = audit(lambda data, size: np.zeros((size, 1500)), **options)
-    (note,) = [n for n in report.notes if "chosen at random" in n]
-    assert note.startswith("1,000 of 1,500 parts") and note.endswith("and 490 more")
-    assert not any("at random" in n for n in audit(lambda data, size: np.zeros((size, 900)), **options).notes)

@@ -179,31 +179,6 @@ def test_what_mechanisms_and_data_say_is_text_alone():
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", page)
 
 
-def test_the_numbers_are_the_reports():
-    text = Parsed(hand_made().to_html()).text
-    for words in (
-        "VIOLATED",
-        "noisy breaks its claim, epsilon = 1.25, delta = 0.0625",
-        "at most 2e-07",
-        "at least 1.757 at delta = 0.0625, with 0.9375 confidence",
-        "12,345 on each side",
-        "3.25 s",
-        "value < 0.5",
-        "Share of 32 draws",
-        "More often on [1.0] 0.7188",
-        "Than on [] 0.03125",
-        # 0.03125 e^1.25 + 0.0625; ln((0.71875 - 0.0625) / 0.03125)
-        "up to 0.1716",
-        "epsilon = 3.045",
-        "audit(mechanism, epsilon=1.25)",
-        "added (shown above) 6,789",
-        "other 5,556",
-        "a note",
-        "After 12,345 draws a side it is 7.12; the claim is rejected at 6.7.",
-    ):
-        assert words in text, words
-
-
 # Pictures.
 
 
@@ -222,6 +197,3 @@ def test_buckets_above_the_bound_are_marked_and_no_others():
         boxes = re.findall(r'<rect class="(over|sure)"', figure.svg)
         assert 3 < len(boxes) == above and f"{above} of 40 buckets are" in figure.caption
         assert 0 < boxes.count("sure") == figure.svg.count('class="flag"') < above
-
-
-# Files.

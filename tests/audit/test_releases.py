@@ -1,26 +1,18 @@
-"""Whole releases, audited from outside at user level: each kind of noise, selection, and what is found on the way.
+"""Whole releases, audited from outside at user level: each kind of noise, and selection.
 
 Faults of what bounds a unit, and of what is paid, are in tests/faults; here are those that only outputs show.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.advice import advice_request
 from sfumato.api import largest_groups
 from sfumato.audit import audit, units
 from sfumato.errors import RefusalError
-from sfumato.guidance import diagnosis_plan, inferred_limits
-from sfumato.guidance.inferred_bounds import Histogram, ValueHistograms
-from sfumato.guidance.inferred_limits import contribution_query
-from sfumato.measurements import stratified_survey
-from sfumato.plan.planning import make_plan
 from sfumato.testing import noise_free, release_mechanism
 from tests.support.changed_plans import changed_top, without_certificate
 
@@ -145,7 +137,10 @@ BULK = pytest.mark.flakiness(
 
 
 @BULK
-@pytest.mark.parametrize("name", ["Laplace", "vectors", "private groups", "K-norm", "totals"])
+@pytest.mark.parametrize(
+    "name",
+    ["Laplace", *(pytest.param(n, marks=LONG) for n in ("vectors", "private groups", "K-norm", "totals"))],
+)
 def test_bulk_draws_are_releases(name):
     """Without noise, each draw in bulk is the release itself; draws with noise differ, and hide what is not shown."""
     ask, _ = asked(name)
@@ -253,202 +248,3 @@ def test_draws_of_the_largest_are_releases():
     drawn = top(epsilon=10**9)(table([*crowd(9), *crowd(7, "b")]), 2)
     assert drawn == [{"'a'": {"rank": 1, "units": 9}, "'b'": {"rank": 2, "units": 7}}] * 2
     assert top(keys=None, counts=False, epsilon=900, delta=1e-6)(table([]), 1) == [{}]
-
-
-# What is found on the way: exact numbers of rows are computed once, and noise each time.
-
-
-def once(engine):
-    """Let an engine, and those that it makes, evaluate each question once."""
-    evaluate, combine, known = engine.statistics, engine.combined, {}
-
-    def statistics(query, batch_rows, *salt):
-        key = repr(query), salt
-        if key not in known:
-            known[key] = list(evaluate(query, batch_rows, *salt))
-        return iter(known[key])
-
-    def combined(how):
-        key = repr(how)
-        if key not in known:
-            known[key] = once(combine(how))
-        return known[key]
-
-    engine.statistics, engine.combined = statistics, combined
-    return engine
-
-
-def drawing(open_, draw):
-    """Return a mechanism that opens a table once, and draws from it."""
-    known = {}
-
-    def mechanism(rows, size):
-        if id(rows) not in known:
-            known[id(rows)] = rows, open_(rows)
-        drawn = [draw(known[id(rows)][1]) for _ in range(size)]
-        return {name: [one[name] for one in drawn] for name in drawn[0]}
-
-    return mechanism
-
-
-def opened(rows):
-    made = people(rows)
-    once(made._engine)
-    return made
-
-
-def means(made):
-    """Return all that is looked at for bounds, and what is released."""
-    seen, look = [], ValueHistograms.draw
-
-    def remembered(one, edges, epsilon):
-        drawn = look(one, edges, epsilon)
-        seen.append(drawn.counts)
-        return drawn
-
-    ValueHistograms.draw = remembered
-    try:
-        mean = sf.mean("value", lower="auto", upper="auto", magnitudes=(1, 4))
-        release = made.bound(rows=1).agg(n=sf.count(), m=mean).release(epsilon=1, auto_share="1/2")
-        shown = release.to_arrow().to_pylist()[0]
-    finally:
-        ValueHistograms.draw = look
-    numbers = {f"look {i} bin {j}": float(n) for i, counts in enumerate(seen) for j, n in enumerate(counts)}
-    ends = {f"{f.what} {end}": v for f in release.found for end, v in zip("lu", f.value, strict=True)}
-    return numbers | ends | {k: float(v) for k, v in shown.items()}
-
-
-def limits(look):
-    seen = look.draw()
-    numbers = {"people": seen.people, "number": seen.number}
-    for name, one in (("groups", seen.groups), ("fullest", seen.fullest)):
-        numbers |= {f"{name} {i}": number for i, number in enumerate(one.within)}
-    return numbers
-
-
-def look_at_limits(rows):
-    made = people(rows).group_by("group").bound(groups=1, rows=1).agg(n=sf.count())
-    look = contribution_query(made.table, made.query, Fraction(1))
-    once(look.table._engine), once(look.counted[0]._engine)
-    return look
-
-
-def diagnosis(rows):
-    made = people(rows).group_by("group").bound(groups=1, rows=1)
-    asked = made.agg(n=sf.count(), m=sf.mean("value", lower=0, upper=2))
-    plan = make_plan(asked.query, epsilon=1, delta=Fraction(1, 10**6))
-    once(asked.table._engine)
-    return diagnosis_plan.diagnosis(asked.table, plan, Fraction(1))
-
-
-def diagnose(made):
-    told = made.release()
-    shown = {"most": told.most_rows}
-    for part in (*told._drawn(0.95), *told._contributions):
-        (row,) = part.to_arrow().to_pylist()
-        for name, value in row.items():
-            vector = enumerate(value) if isinstance(value, list) else ()
-            shown |= {f"{name}[{i}]": one for i, one in vector} or {name: value}
-    return shown
-
-
-def advise(made):
-    by_group = made.group_by("group", keys=GROUPS).bound(groups="auto", rows=1)
-    advice = sf.advise(
-        made, {"by": by_group.agg(n=sf.count()), "all": made.agg(u=sf.count_units())}, epsilon=1
-    )
-    numbers = {"units": advice.found[0].value["units"], "groups": advice.questions["by"].groups}
-    numbers |= {f"epsilon of {n}": float(one.epsilon) for n, one in advice.questions.items()}
-    for name, release in advice.release().items():
-        shown = release.to_arrow()
-        for output in set(shown.column_names) - {"group"}:
-            numbers |= {f"{output} of {name} {i}": v for i, v in enumerate(shown[output].to_pylist())}
-    return numbers
-
-
-def survey(noise="laplace"):
-    def release(rows):
-        budget = {"epsilon": 1} | ({"delta": 1e-3} if noise == "gaussian" else {})
-        population = {"north": 500, "south": 900}
-        told = sf.stratified_proportion(
-            rows, stratum="stratum", answer="answer", yes=True, population=population, noise=noise, **budget
-        )
-        return {**dict(zip(told.strata, told.counts, strict=True)), "share": told.proportion}
-
-    return release
-
-
-def answers(place, answer):
-    rows = [{"stratum": name, "answer": i % 3 == 0} for name in ("north", "south") for i in range(10)]
-    rows[place]["answer"] = answer
-    return rows
-
-
-BASE = [{"unit": f"u{i}", "group": GROUPS[i % 2], "value": [1.5, -1.5, 3.0][i % 3]} for i in range(18)]
-MANY = [{"unit": "more", "group": f"h{i % 90}", "value": 3.0} for i in range(900)]
-HOSTILE = table(BASE + MANY), table(BASE)
-FAR = table([*BASE, {"unit": "more", "group": "a", "value": 1e308}]), table(BASE)
-FOUND_ON_THE_WAY = {
-    "bounds": (drawing(opened, means), FAR, {}, 40),
-    "limits": (drawing(look_at_limits, limits), HOSTILE, {}, 100),
-    "diagnostics": (drawing(diagnosis, diagnose), HOSTILE, {}, 30),
-    "advice": (drawing(opened, advise), HOSTILE, {}, 20),
-    "survey": (survey(), (answers(19, True), answers(19, False)), {}, 300),
-    "survey, Gaussian": (survey("gaussian"), (answers(0, True), answers(0, False)), {"delta": 1e-3}, 300),
-}
-CAMPAIGN = ("diagnostics", "advice", "survey, Gaussian")
-
-
-@KEPT
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.release if n in CAMPAIGN else LONG) for n in FOUND_ON_THE_WAY]
-)
-def test_what_is_found_on_the_way_keeps_its_claim(name, monkeypatch):
-    monkeypatch.setattr(advice_request, "PORTIONS", 8)
-    monkeypatch.setattr(advice_request, "_PORTIONS_EACH", 4)
-    mechanism, pair, more, draws = FOUND_ON_THE_WAY[name]
-    kept(mechanism, {"epsilon": 1, **more}, [pair], draws)
-
-
-def looks_without_noise(patch):
-    look = ValueHistograms.draw
-
-    def rounded(one, edges, epsilon):
-        return Histogram(edges, np.round(look(one, edges, 10**6 * epsilon).counts), 1.0)
-
-    patch.setattr(ValueHistograms, "draw", rounded)
-
-
-def limits_at_40_times_their_part(patch):
-    right = inferred_limits.make_plan
-    patch.setattr(inferred_limits, "make_plan", lambda query, epsilon: right(query, epsilon=40 * epsilon))
-
-
-def one_stratum_without_noise(patch):
-    class Counted:
-        def __init__(self, honest):
-            self.honest, self.map = honest, honest.map
-
-        def __call__(self, groups):
-            return [self.honest(groups)[0], sum(groups[1])]
-
-    honest = stratified_survey.noisy_stratum_sums
-    patch.setattr(stratified_survey, "noisy_stratum_sums", lambda *given: Counted(honest(*given)))
-
-
-WRONG = {
-    "bounds": (looks_without_noise, 5_000),
-    "limits": (limits_at_40_times_their_part, 5_000),
-    "survey": (one_stratum_without_noise, 20_000),
-}
-
-
-@LONG
-@FOUND
-@pytest.mark.parametrize("name", WRONG)
-def test_noise_that_is_missing_on_the_way_is_found(name, monkeypatch):
-    plant, draws = WRONG[name]
-    plant(monkeypatch)
-    mechanism, pair, more, _ = FOUND_ON_THE_WAY[name]
-    with without_certificate():  # which refuses some of them
-        found(mechanism, {"epsilon": 1, **more}, pair, draws)

@@ -1,4 +1,4 @@
-"""Generated databases and queries: a unit's rows follow from its own, and answers are those of plain SQL."""
+"""Generated databases and queries: a unit's rows follow from its own, and rows are those of plain SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.engines.question_check import _moved, _numbers
 from tests.engines import made_rows
-from tests.support.generated_queries import MOST, Database, Made, asked, database, rows_made
+from tests.support.generated_queries import Database, Made, database, rows_made
 
 MANY = int(os.environ.get("SFUMATO_GENERATED", "30"))
 SALT = 0x9E3779B97F4A7C15
@@ -93,24 +93,6 @@ def check_meaning(made: Made, of: Database) -> None:
     )
 
 
-def check_answer(made: Made, of: Database, chance: random.Random) -> None:
-    """With hardly any noise, and limits that bind nobody, the answer is that of plain SQL."""
-    question = asked(chance, made)
-    tables = {name: rows if name in of.private else sf.public(rows) for name, rows in of.tables.items()}
-    expected, limits = plain(question.plain, of), plain(question.limits, of)
-    assert expected is not None and limits is not None
-    groups, most = (limit or 1 for limit in limits[0])
-    if groups * most * (MOST if question.summed else 1) > 2500:
-        return  # noise of these limits would be seen
-    options = f", max_groups_contributed = {groups}" * question.key + f", max_rows_per_group = {most}"
-    found = sf.sql(question.clause.replace("{}", options), tables=tables).to_arrow()
-    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
-    whole = [tuple(v if isinstance(v, (str, type(None))) else round(v) for v in row) for row in rows]
-    # Of no rows SUM is NULL in SQL, and 0 here.
-    wanted = [tuple(0 if v is None and i > question.key else v for i, v in enumerate(r)) for r in expected]
-    assert Counter(whole) == Counter(wanted), (question.clause, made.told)
-
-
 def judge(chance: random.Random) -> None:
     of = database(chance)
     made = rows_made(chance, of, 6)
@@ -118,13 +100,8 @@ def judge(chance: random.Random) -> None:
     check_numbers(made, of, chance)
     if of.tame:
         check_meaning(made, of)
-        check_answer(made, of, chance)
 
 
-NEGLIGIBLE = "epsilon is so large that noise of scale 1/120 or less moves no number by a half"
-
-
-@pytest.mark.flakiness(k=20, because=NEGLIGIBLE)
 @given(CHANCE)
 @settings(max_examples=2, **SETTINGS)
 def test_generated_questions(chance: random.Random) -> None:
@@ -132,7 +109,6 @@ def test_generated_questions(chance: random.Random) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.flakiness(k=20, because=NEGLIGIBLE)
 @given(CHANCE)
 @settings(max_examples=MANY, **SETTINGS)
 def test_many_generated_questions(chance: random.Random) -> None:
