@@ -100,6 +100,10 @@ class Table(Helpful, Displayed, Generic[Released]):
         # A unit of several parts compares well; bytes too, but they print badly.
         if not self._unit_parts and schema[self.unit].type_name not in ("BLOB", "BIT"):
             check_flat("privacy_unit", self.unit, schema, "in the source, before scan")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        """Check the limits that are set against those that a catalog declares; without one, do nothing."""
 
     def _advice(self, name: str) -> Mapping[str, str]:
         if "_engine" not in vars(self) or name not in self.schema:
@@ -556,6 +560,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         """Return the table with other groups, limits or notes; its columns and unit stay as they are."""
         table = copy(self)
         vars(table).update(settings)
+        table._check_limits()
         return table
 
     def _card(self) -> Card:

@@ -60,8 +60,8 @@ class DeclaredTable(Table[Released]):
     # Of columns that a join left as they are: the table they are of, and their name there.
     origins: Mapping[str, Origin] | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _check_limits(self) -> None:
+        """Refuse limits above the declared ones."""
         limits = self.declared.max_groups, self.declared.max_rows
         # A unit's rows may all be in one group, or each in another.
         limit_of_all = min((limit for limit in limits if limit is not None), default=None)
