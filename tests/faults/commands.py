@@ -7,32 +7,20 @@ from tests.faults.fault import Fault
 SQL = "tests/cli/test_sql_command.py::"
 LEDGER = "tests/cli/test_ledger_commands.py::"
 OWNER = "tests/cli/test_owner_commands.py::"
-AUDIT = "tests/cli/test_audit_command.py::"
-SERVE = "tests/cli/test_serve_command.py::"
 
 FAULTS: list[Fault] = [
-    # Exit codes.
+    # Receipts.
     Fault("a receipt with a wrong claim is certified", "cli/check_command.py",
           "(report(certificate), True) if certificate and not wrong else", "(report(certificate), True) if certificate else", f"{OWNER}test_another_table_or_receipt_is_not_certified"),
     Fault("a table is not compared with its receipt", "cli/check_command.py",
           'if answer is not None and given.get("sha256") == digest(given):', "if False:", f"{OWNER}test_another_table_or_receipt_is_not_certified"),
-    Fault("a violation ends as success", "cli/audit_command.py",
-          "raise typer.Exit(ExitCode.FAILED if found.violated else ExitCode.DONE)", "raise typer.Exit(ExitCode.DONE)", f"{AUDIT}test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints"),
-    Fault("a journal that is broken ends as success", "cli/ledger_command.py",
-          "if not found:", "if False:", f"{LEDGER}test_the_journal_is_verified_with_a_head_that_was_kept"),
     # What is claimed, and what is paid.
-    Fault("an audit leaves delta out of the claim", "cli/audit_command.py",
-          "return claims.approximate(epsilon, delta or 0)", "return claims.approximate(epsilon, 0)", f"{AUDIT}test_claims_datasets_and_methods"),
     Fault("nothing pays for a release", "cli/sql_command.py",
           "release: NoisyTable = asked.release(None if self.payer is None else self.payer.budget)", "release: NoisyTable = asked.release(None)", f"{LEDGER}test_a_query_is_paid_once_before_a_row_is_read_and_what_is_left_is_said"),
     Fault("the budget of all pays, and not the analyst's", "cli/ledger_command.py",
           "opened_ledger(place).budget(dataset, analyst))", "opened_ledger(place).budget(dataset))", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
     Fault("a dry run releases", "cli/sql_command.py",
           "        if self.dry_run:\n            console.print", "        if False:\n            console.print", f"{SQL}test_a_dry_run_reads_no_row"),
-    Fault("a budget is granted without delta", "cli/ledger_command.py",
-          "opened.create(dataset, epsilon, delta, composition", "opened.create(dataset, epsilon, 0, composition", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
-    Fault("advised epsilons add up to more", "cli/advise_command.py",
-          "Context(prec=DIGITS, rounding=ROUND_FLOOR)", "Context(prec=DIGITS)", f"{OWNER}test_advised_numbers_are_rounded_down"),
     # What is read, printed and written.
     Fault("exact numbers are shown without being asked for", "cli/check_command.py",
           "if not not_private:", "if False:", f"{OWNER}test_what_cannot_be_analyzed_or_is_not_asked_for"),
@@ -44,16 +32,8 @@ FAULTS: list[Fault] = [
           "if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):", "if False:", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
     Fault("a password of a database is printed", "cli/options.py",
           'hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."', "hidden = entry", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
-    Fault("an answer that is paid is lost with the printed one", "cli/sql_command.py",
-          "            finally:\n                self._write(release)", "            except ValueError:\n                pass\n            self._write(release)", f"{SQL}test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql_that_fails"),
-    Fault("a key commands the terminal", "cli/table_printer.py",
-          "text = visible(str(value))", "text = str(value)", f"{SQL}test_keys_cannot_command_the_terminal_and_are_told_apart"),
     Fault("a text of an analyst is a formula of a spreadsheet", "cli/ledger_command.py",
           "guarded(value) if isinstance(value, str) else value", "value", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
     Fault("the history of an analyst is that of all", "cli/ledger_command.py",
           "opened_ledger(ledger).history(dataset, analyst)", "opened_ledger(ledger).history(dataset)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
-    Fault("a token is for ever", "cli/serve_command.py",
-          "create(name, role=role, days=days)", "create(name, role=role)", f"{SERVE}test_a_token_is_made_listed_and_revoked"),
-    Fault("a list of tokens makes their file", "cli/serve_command.py",
-          "for one in Tokens(tokens, make=False).all():", "for one in Tokens(tokens).all():", f"{SERVE}test_a_mistyped_path_of_tokens_is_an_error"),
 ]  # fmt: skip

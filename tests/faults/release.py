@@ -9,7 +9,6 @@ RECEIPT = f"{RELEASE}/test_receipt.py"
 DIGEST = f"{RECEIPT}::test_tables_that_differ_have_digests_that_differ"
 SAMPLING = f"{RELEASE}/test_sampling.py"
 DERIVED = f"{RELEASE}/test_comparison.py"
-NUMPY = "tests/query/test_query.py::test_statistics_are_those_of_numpy"
 
 FAULTS = [
     # Drawing once.
@@ -25,10 +24,6 @@ FAULTS = [
           "engine = DetachedEngine.of(self._engine, self.plan.query.steps)", "engine = self._engine", f"{RELEASE}/test_passed_on.py::test_a_finished_release_has_the_same_numbers_elsewhere_and_never_draws[one number]"),
     Fault("a part of a table is written with all of it", "plan/serialization.py",
           "whole = whole.take(pa.array(range(whole.num_rows), pa.int64()))", "pass", f"{RELEASE}/test_passed_on.py::test_rows_that_a_table_is_a_part_of_are_not_kept"),
-    Fault("kept numbers lose their last bits", "plan/serialization.py",
-          'return {"float": float(value).hex()}', 'return {"float": float(f"{value:.15g}").hex()}', f"{RELEASE}/test_passed_on.py::test_what_is_kept_comes_back_to_the_last_bit"),
-    Fault("kept rows hold the memory of all rows", "plan/noisy_statistics.py",
-          "return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])", "return parts[0] if len(parts) == 1 else pa.concat_arrays([*parts, column.slice(0, 0)])", "tests/query/test_query.py::test_no_other_row_is_in_their_memory[texts]"),
     # Files.
     Fault("row groups of a file show how many groups were left out", "release/release_files.py",
           "whole = size - size % each", "whole = size", "tests/engines/test_sources.py::test_row_groups_do_not_tell_how_many_groups_there_were"),
@@ -42,21 +37,9 @@ FAULTS = [
           """_replaced(column, f"^{FORMULA}", r"'\\1")""", """_replaced(column, f"^{FORMULA}", r"\\1")""", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
     Fault("a quote of a text is taken for a guard", "display/formatting.py",
           "and _FORMULA.match(text) else text", "else text", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
-    Fault("a workbook cuts whole numbers of 16 digits", "release/release_files.py",
-          "return value if abs(value) <= _WHOLE else str(value)", "return value", f"{RELEASE}/test_files.py::test_values_of_a_workbook_are_what_they_were"),
     # Digests and receipts.
-    Fault("a digest takes floats for shorter ones", "release/table_digest.py",
-          "bits = array.cast(pa.float64())", "bits = array.cast(pa.float32(), safe=False).cast(pa.float64())", f"{RECEIPT}::test_the_smallest_change_of_a_number"),
-    Fault("a digest does not see cells that change rows", "release/table_digest.py",
-          "_lines([texts[name] for name in names], table.num_rows)", "_lines([sorted(texts[name]) for name in names], table.num_rows)", f"{RECEIPT}::test_cells_that_were_exchanged_between_rows"),
     Fault("a digest has no names", "release/table_digest.py",
           'json.dumps(names, separators=(",", ":"))', 'json.dumps([], separators=(",", ":"))', DIGEST),
-    Fault("columns that were added agree with a receipt", "release/answer_digest.py",
-          "[n for n in there if n not in here], [n for n in here if n not in there]", "[n for n in there if n not in here], []", f"{RECEIPT}::test_columns_that_were_renamed_dropped_or_added"),
-    Fault("rows that were dropped agree with a receipt", "release/answer_digest.py",
-          "    if table_digest(table) == answer.sha256:", "    if len(table) <= answer.rows:", f"{RECEIPT}::test_a_changed_cell"),
-    Fault("texts of numbers agree with numbers", "release/answer_digest.py",
-          "alike = texts or pa.types.is_null(column.type) or _class(column.type) == _class(kind)", "alike = True", f"{RECEIPT}::test_what_two_readers_could_take_for_two_things"),
     Fault("a receipt that was changed is read", "release/receipt.py",
           'if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):', "if False:", f"{RECEIPT}::test_a_receipt_in_which_anything_was_changed_is_none"),
     Fault("verifying a receipt does not certify it anew", "release/receipt.py",
@@ -65,34 +48,20 @@ FAULTS = [
           "return whole and not self.receipt.dummy and not self.receipt.unsafe_words", "return whole", f"{RECEIPT}::test_known_noise_is_said_and_agrees_with_nothing"),
     Fault("a receipt of several SELECTs claims the first one's budget", "release/processed_release.py",
           "return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))", "return ExactCost(epsilons[0], deltas[0])", f"{RELEASE}/test_described_receipts.py::test_receipts_of_every_kind_are_verified[several]"),
-    Fault("a receipt forgets error bars of another confidence", "release/receipt.py",
-          "compared = wide if table.num_columns > len(self.answer.columns) else self.answer", "compared = self.answer", f"{RECEIPT}::test_error_bars_are_compared_or_refused"),
-    Fault("other limits have the same canonical form", "release/canonical_form.py",
-          'limits |= {"groups": bounding["per_unit"], "beyond": bounding["beyond"]}', "pass", f"{RELEASE}/test_canonical.py::test_what_means_something_else_has_others"),
     Fault("many public groups have one canonical form", "release/canonical_form.py",
           'groups["sha256"] = table_digest(public)', 'groups["sha256"] = ""', f"{RELEASE}/test_canonical.py::test_groups_that_are_too_many_to_list"),
-    Fault("1 and true are one value of the canonical form", "release/canonical_form.py",
-          "        case None | bool() | int() | str():\n            return value\n        case float():", "        case None | int() | str():\n            return int(value) if isinstance(value, bool) else value\n        case float():", f"{RELEASE}/test_canonical.py::test_values_that_differ_stay_different"),
     # Comparisons, shares, ratios.
     Fault("a ratio of two groups has half of its interval", "release/group_comparison.py",
           "sides.append(_at(interval(numbers, failure / 2), row))", "sides.append(_at(interval(numbers, min(0.9, 4 * failure)), row))", f"{DERIVED}::test_comparisons_hold_as_often_as_they_say"),
     Fault("a share is held against no noise of the other groups", "release/group_comparison.py",
           "    least, most = rest - half, rest + half", "    least, most = rest, rest", f"{DERIVED}::test_a_share_is_held_against_the_noise_of_both_groups"),
-    Fault("the weights of a difference add up in its bar", "query/aggregates/derived_outputs.py",
-          "found[name] = found.get(name, 0.0) + weight * own", "found[name] = found.get(name, 0.0) + abs(weight) * own", f"{DERIVED}::test_what_both_have_in_common_is_no_error"),
     Fault("the bar of a ratio may fail four times as often", "query/aggregates/derived_outputs.py",
           "return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)", "return numbers.noises.quotient(numbers.values, first.linear, second.linear, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
-    Fault("bars of all numbers at once are those of each", "query/aggregates/estimate.py",
-          "self.interval(numbers, (1 - confidence) / among)", "self.interval(numbers, 1 - confidence)", "tests/release/test_bars.py::test_simultaneous_bars_exist_at_any_confidence"),
     # Sampling error.
     Fault("ends of a share are for one no fewer", "release/sampling_error.py",
           "betaincinv(np.where(there, ones, 1.0), zeros + 1, tail)", "betaincinv(np.where(there, ones, 1.0), zeros, tail)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),
     Fault("the entropy of a mean is four times as surprising", "release/sampling_error.py",
           "_term(r, count * (1 - p)) > least)", "_term(r, count * (1 - p)) > least / 4)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),
-    Fault("sums of several rows of a unit are a sample", "release/sampling_error.py",
-          "case CountRows() | Mean():\n                return one", "case CountRows() | Mean():\n                return True", f"{SAMPLING}::test_what_is_no_sample_is_refused_before_anything_is_drawn"),
-    Fault("a sum's sample varies by nothing", "release/sampling_error.py",
-          "return Interval(total.low - half, total.high + half)", "return total", f"{SAMPLING}::test_bars_hold_what_the_population_has"),
     # Combined tables, totals, series.
     Fault("rows of one unit meet rows of another", "query/tables/combined_tables.py",
           "if right.unit is not None and (left.unit, right.unit) not in pairs:", "if False:", "tests/engines/test_combined.py::test_what_is_not_unit_local_is_refused"),
@@ -100,19 +69,9 @@ FAULTS = [
           '    _check_same_units("union", left, right)\n', "", "tests/engines/test_composite_units.py::test_what_has_no_such_unit_is_refused"),
     Fault("units in several groups are added up in totals", "query/group_totals.py",
           "if isinstance(aggregate, CountPrivacyUnits) and groups > 1:", "if False:", "tests/plan/test_totals.py::test_questions_that_are_refused"),
-    Fault("a total says that it is of other keys", "query/group_totals.py",
-          "return sum(1 << keys - 1 - i for i in range(keys)", "return sum(1 << i for i in range(keys)", "tests/plan/test_totals.py::test_sets_that_are_shown"),
-    Fault("steps of a series come in any order", "query/group_totals.py",
-          "if np.any(np.diff(time[rows], axis=1) != 1) or", "if", "tests/plan/test_series.py::test_steps_that_are_changed_on_their_way_are_refused"),
     # Statistics as they are shown.
-    Fault("a variance forgets that its squares are centred", "query/aggregates/sum_mean_variance.py",
-          "numbers.values[self.squares] / count + self.square_centre - mean**2", "numbers.values[self.squares] / count - mean**2", NUMPY),
     Fault("the bar of a covariance takes the mean product for exact", "query/aggregates/regression.py",
           "return mean_product.shifted(shift) - squared", "return mean_product.map(lambda _: mean_product.middle).shifted(shift) - squared", "tests/query/test_cross.py::test_bars_hold_the_exact_numbers[laplace-400]"),
-    Fault("coefficients of a singular design are shown", "query/aggregates/regression.py",
-          "return np.where(np.isfinite(system.box(1 - RULED_OUT)).all(axis=1), found, np.nan)", "return found", "tests/query/test_cross.py::test_a_singular_design_says_so"),
-    Fault("the mean of vectors is over all rows", "query/aggregates/vector_aggregates.py",
-          "count = np.maximum(self.counted(numbers), self.least)[:, None]", "count = np.maximum(self.counted(numbers) + 9, self.least)[:, None]", "tests/query/test_vectors.py::test_it_is_the_mean_of_shortened_vectors_over_rows_that_have_one"),
     # Questions that are refused.
     Fault("groups may be those of the unit itself", "api/table.py",
           "            if key == self.unit:\n", "            if False:\n", "tests/api/test_refusals.py::test_what_cannot_be_is_refused_before_anything_is_read_or_drawn[key]"),
@@ -120,8 +79,6 @@ FAULTS = [
           "            if name.casefold() == self.unit.casefold():\n", "            if False:\n", "tests/engines/test_release.py::test_a_derived_column_takes_the_place_of_one_under_another_case_whole_but_never_of_the_unit"),
     Fault("a unit has one row wherever rows are made", "api/table.py",
           "if not unique or not set(unique) <= {self.unit, *self.keys}:", "if not unique:", "tests/engines/test_one_row.py::test_elsewhere_a_limit_is_asked_for"),
-    Fault("limits are set after the largest groups are asked", "api/table.py",
-          "if (self.groups, self.rows, self.total_rows) != (None, None, None):", "if False:", "tests/engines/test_top.py::test_refused_before_anything_is_read"),
     Fault("diagnostics by themselves are not paid", "api/question.py",
           "made.paid = payment(budget, [told], what, form=form, made_up=engine.made_up)()", "made.paid = payment(None, [told], what, form=form, made_up=True)()", "tests/guidance/test_diagnostics.py::test_a_budget_pays_for_both"),
     Fault("a share counts beside an epsilon", "api/question.py",
@@ -133,8 +90,6 @@ FAULTS = [
     # What is shown.
     Fault("error bars are rounded inwards", "display/formatting.py",
           "quantize(last, ROUND_CEILING, _CONTEXT)\n    return Shown", "quantize(last, ROUND_HALF_EVEN, _CONTEXT)\n    return Shown", "tests/display/test_numbers.py::test_the_shown_error_is_never_too_small_and_the_value_is_near"),
-    Fault("cells of a card are HTML", "display/cards.py",
-          "    if isinstance(one, str):\n        return escaped(one)\n    return f", "    if isinstance(one, str):\n        return one\n    return f", "tests/display/test_cards.py::test_each_place_of_a_card_is_escaped"),
     Fault("escape codes reach a terminal", "display/formatting.py",
           "c if c.isprintable() or c in allowed else", "c if c.isprintable() or c in allowed or c == '\\x1b' else", "tests/display/test_cards.py::test_each_place_of_a_card_is_escaped"),
 ]  # fmt: skip

@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 SOURCE = ROOT / "src" / "sfumato"
 AREAS = (
     "planning", "contributions", "mechanisms", "payment", "engines", "noise", "dialect", "expressions", "sources",
-    "framework", "accounting", "ledger", "certificate", "service", "tolerances", "audit", "error_bars", "commands",
+    "framework", "accounting", "ledger", "certificate", "service", "tolerances", "audit", "commands",
     "release", "guidance", "workers",
 )  # fmt: skip
 # Imported before processes are forked, once for all.

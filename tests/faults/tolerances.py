@@ -9,10 +9,8 @@ RATIOS = "tests/testing/tolerances/test_ratios.py"
 DISCRETE = "tests/testing/test_discrete.py"
 NOISY = "tests/testing/assertions/test_noisy.py"
 K_NORM = "tests/testing/assertions/test_together.py"
-QUANTILES = "tests/testing/assertions/test_quantiles.py"
 LARGEST = "tests/testing/assertions/test_largest.py"
 PLUGIN = "tests/testing/test_plugin.py"
-CHECKED = "tests/testing/assertions/"
 BOUNDS = "testing/tolerances/"
 CHECKS = "testing/assertions/"
 
@@ -20,8 +18,6 @@ FAULTS = [
     # One noisy number.
     Fault("partitions share k as if there were one", BOUNDS + "noise_tolerances.py",
           "context.expm1(context.div(log, count))", "context.expm1(log)", f"{NOISE}::test_erratum_3_the_printed_split_cancels"),
-    Fault("sums of many noises are said to be rarer than they are", BOUNDS + "noise_tolerances.py",
-          "shape - total + shape * math.log(total / shape)", "2 * (shape - total + shape * math.log(total / shape))", f"{NOISY}::test_bounds_of_many"),
     # Means and variances.
     Fault("sum and count of a mean have all of the flakiness each", BOUNDS + "mean_tolerances.py",
           "part_k = per_partition_k(k, 2)", "part_k = per_partition_k(k, 1)", f"{RATIOS}::test_mean_intervals_by_hand"),
@@ -29,52 +25,27 @@ FAULTS = [
           "bend = (2 * total + x) * (x / c)", "bend = 2 * total * (x / c)", f"{RATIOS}::test_variance_against_mpmath"),
     Fault("a mean that is clamped passes its bound", BOUNDS + "ratio_tolerances.py",
           "Ends(above=high < self.highest, below=low > self.lowest)", "Ends(above=high <= self.highest, below=low >= self.lowest)", f"{RATIOS}::test_a_tolerance_that_reaches_the_bound_exactly_is_not_read_as_a_float"),
-    Fault("noise in whole steps has the tolerance of real noise", BOUNDS + "ratio_tolerances.py",
-          "return step * in_steps.rounded_tolerance(k)", "return Fraction(law.tolerance(k))", f"{RATIOS}::test_the_rule_of_2020_covers_whole_steps"),
     Fault("whole counts end half a step early", BOUNDS + "ratio_noises.py",
           "self.shape.tail(np.array([(-r - self.step / 2) / self.unit]))", "self.shape.tail(np.array([(-r) / self.unit]))", f"{RATIOS}::test_mean_measured"),
-    Fault("what lies on an end is told by the last bit", BOUNDS + "ratio_noises.py",
-          "near = ties + 2.0**-50 * size / self.step", "near = np.zeros_like(half)", f"{RATIOS}::test_the_error_of_a_rounded_variance_covers_near_ties"),
     # Noise that is drawn whole.
-    Fault("discrete Laplace noise is taken to end a step early", "testing/discrete_laws.py",
-          "math.log(2) - (math.floor(x) + 1) * self._rate", "math.log(2) - (math.floor(x) + 2) * self._rate", f"{DISCRETE}::test_a_law_against_mpmath"),
     Fault("values at a tolerance count as beyond it", "testing/discrete_laws.py",
           'np.searchsorted(-self._sizes, -x, side="left")', 'np.searchsorted(-self._sizes, -x, side="right")', f"{DISCRETE}::test_a_pmf_is_the_law_that_it_writes"),
     # Assertions.
     Fault("each value has all of the flakiness", CHECKS + "stated_tolerances.py",
           "each_k(self.k, max(values, 1), apart=apart)", "each_k(self.k, 1, apart=apart)", f"{NOISY}::test_tolerances_by_group_by_output_and_by_k"),
-    Fault("outputs of one group have all of its flakiness each", CHECKS + "noise_assertions.py",
-          "each = each_k(k, groups, apart=apart) + math.log10(parts)", "each = each_k(k, groups, apart=apart)", f"{NOISY}::test_outputs_of_a_group_share_its_flakiness"),
     Fault("each check of a spread has all of the flakiness", CHECKS + "noise_spread.py",
           "each = k + math.log10(_CHECKS)", "each = k", f"{NOISY}::test_each_check_of_a_spread_has_its_part"),
-    Fault("rounding makes a spread too narrow", CHECKS + "noise_spread.py",
-          "shape, total, seen = _gamma(residues, 1.0)", "shape, total, seen = _gamma(residues, -1.0)", f"{DISCRETE}::test_discrete_noise_was_rejected_as_rounded_noise"),
     Fault("a check that passes without noise is not refused", CHECKS + "noise_spread.py",
           "    try:\n        check([replace(r, noise=0.0) for r in residues])", "    try:\n        raise AssertionError", f"{DISCRETE}::test_a_check_that_cannot_fail_is_refused"),
     Fault("groups that may be missing are judged", CHECKS + "released_values.py",
           "return found if all(group in self.places for group in found) else {}", "return dict(truth)", f"{K_NORM}::test_groups_that_may_be_missing_are_not_judged"),
-    Fault("a missing group is said to be rarer than it is", CHECKS + "released_values.py",
-          "log10_beyond(rule.law, count - least + 0.5)", "log10_beyond(rule.law, count - least + 9.5)", f"{NOISY}::test_private_groups"),
     Fault("a mean's tolerance forgets the noise of its count", CHECKS + "output_tolerances.py",
           "weights = {total: 1.0, e.count: -at, e.null_count: at}", "weights = {total: 1.0, e.null_count: at}", f"{NOISY}::test_failure_rates_of_each_output"),
-    Fault("the distance of a ratio is that of its sums", CHECKS + "output_tolerances.py",
-          "return _output_tolerance((noise.tolerance(k) + slack) / below, off, noise, off * below - slack)",
-          "return _output_tolerance(noise.tolerance(k) + slack, off, noise, off * below - slack)", f"{CHECKED}test_outputs.py::test_the_tolerance_of_a_ratio_is_that_of_its_noise"),
-    Fault("the sides of a quantile's interval are exchanged", CHECKS + "quantile_tolerances.py",
-          "reach = rounded_tolerance(self.law, each)\n        low, high = self.ends(reach)", "reach = rounded_tolerance(self.law, each)\n        high, low = self.ends(reach)", f"{QUANTILES}::test_a_message_tells_distance_and_probability"),
-    Fault("a child of a tree that may look empty is counted", CHECKS + "quantile_tolerances.py",
-          "least.append(low if low > 0 and kept else 0)", "least.append(max(low, 0))", f"{QUANTILES}::test_children_that_may_look_empty"),
-    Fault("a quantile's choice is held to the nearest distance", CHECKS + "quantile_tolerances.py",
-          "if tails[i + 1] <= -k), len(tails) - 1)", "if tails[i] <= 0), len(tails) - 1)", f"{QUANTILES}::test_honest_releases_pass_and_wrong_ones_fail"),
-    Fault("each draw of the largest groups has all of the flakiness", CHECKS + "top_group_assertions.py",
-          "each = k + math.log10(release.question.k * (2 if release.measured else 1))", "each = k", f"{LARGEST}::test_a_draw_and_its_number_share_the_flakiness"),
     Fault("the group behind the candidates is forgotten", CHECKS + "top_group_assertions.py",
           "self.end = after[0] + 1 + (self.drawn.margin or 0)", "self.end = Fraction(0)", f"{LARGEST}::test_a_right_release_fails_no_more_often_than_it_says"),
     # Flakiness of tests and runs.
     Fault("a test spends more flakiness than it has", "testing/flakiness.py",
           "part = self.left / (self._shares + 1)", "part = self.left / 2 ** (self._shares > 9)", f"{PLUGIN}::test_shares_never_add_up_to_more_than_the_whole"),
-    Fault("the flakiness of a run is that of its worst test", "testing/flakiness.py",
-          "return high + math.log10(1 + 10 ** max(low - high, -300.0))", "return high", f"{PLUGIN}::test_small_numbers"),
     Fault("a test that met noise and says nothing is not counted", "testing/flakiness.py",
           "return self.unknown or int(self.fresh and self.log10_spent == -math.inf)", "return self.unknown", f"{PLUGIN}::test_with_a_setting_a_test_that_met_noise_and_states_nothing_fails"),
     Fault("a run that is too flaky succeeds", "testing/plugin.py",
