@@ -14,15 +14,8 @@ DP = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-18{})"
 OTHERS = "bobs_own_question"
 # What no answer holds: the code's places, its errors, a row, a file, and another analyst.
 NEVER = (
-    "Traceback",
-    'File "',
-    "site-packages",
-    "/sfumato/",
-    SECRET,
-    str(NUMBER),
-    "plantedfile",
-    OTHERS,
-    "bob",
+    *("Traceback", 'File "', "site-packages", "/sfumato/", "plantedfile"),
+    *(SECRET, str(NUMBER), OTHERS, "bob"),
 )
 
 
@@ -176,16 +169,15 @@ def nested(depth: int) -> Any:
     return made
 
 
-def joined(count: int) -> Any:
-    join = ["join", [{"public": "towns", "calls": []}], {"on": "town"}]
-    return {"table": "visits", "calls": [*[join] * count, ASK]}
-
-
-def inside(depth: int) -> Any:
-    made: Any = {"table": "people", "calls": []}
+def inside(depth: int) -> list[Any]:
+    """Calls on a table of people, that put tables under tables."""
+    made: list[Any] = []
     for _ in range(depth):
-        made = {"table": "people", "calls": [["union", [made], {}]]}
-    return {"table": "people", "calls": [*made["calls"], ASK]}
+        made = [["union", [{"table": "people", "calls": made}], {}]]
+    return made
+
+
+TOWNS = {"public": "towns", "calls": []}
 
 
 def calls() -> list[Any]:
@@ -193,93 +185,49 @@ def calls() -> list[Any]:
     found: list[Any] = [[name, [], {}] for name in NAMES]
     found += [["agg", [], {"n": {"asks": name, "args": [], "named": {}}}] for name in FUNCTIONS]
     found += [[method, [odd], {}] for method, odd in itertools.product(METHODS, ODD[::3])]
-    found += [["agg", [], {"n": odd}] for odd in ODD]
-    found += [["group_by", ["year"], {"keys": odd}] for odd in ODD]
-    found += [
-        ["bound", [], {name: odd}]
-        for name, odd in itertools.product(("groups", "rows", "total_rows", "beyond"), ODD[::5])
-    ]
+    for odd in ODD:
+        mean = {"asks": "mean", "args": ["v"], "named": {"lower": odd, "upper": 2}}
+        found += [["agg", [], {"n": odd}], ["group_by", ["year"], {"keys": odd}], ["agg", [], {"n": mean}]]
+        found += [["join", [TOWNS], {"on": odd}]]
+    limits = ("groups", "rows", "total_rows", "beyond")
+    found += [["bound", [], {name: odd}] for name, odd in itertools.product(limits, ODD[::5])]
+    asked = ("sum", "median", "quantiles", "cumulative", "histogram", "count_distinct")
     found += [
         ["agg", [], {"n": {"asks": asks, "args": [odd], "named": {"lower": 0, "upper": 1}}}]
-        for asks, odd in itertools.product(
-            ("sum", "median", "quantiles", "cumulative", "histogram", "count_distinct"), ODD[::4]
-        )
+        for asks, odd in itertools.product(asked, ODD[::4])
     ]
-    found += [
-        ["agg", [], {"n": {"asks": "mean", "args": ["v"], "named": {"lower": odd, "upper": 2}}}]
-        for odd in ODD
-    ]
-    found += [["join", [{"public": "towns", "calls": []}], {"on": odd}] for odd in ODD]
-    found += [["sql", [f"SELECT id, {file} AS x FROM self"], {}] for file in FILES]
-    found += [["sql", [f"SELECT id FROM {file}"], {}] for file in FILES]
-    found += [["filter", [file], {}] for file in FILES] + [
-        ["with_columns", [], {"x": file}] for file in FILES
-    ]
+    for file in FILES:
+        found += [["sql", [f"SELECT id, {file} AS x FROM self"], {}], ["sql", [f"SELECT id FROM {file}"], {}]]
+        found += [["filter", [file], {}], ["with_columns", [], {"x": file}]]
     found += [["sql", ["SELECT * FROM t"], {"tables": {"dict": [["t", odd]]}}] for odd in ODD[::4]]
     found += [
         ["filter", ["v > 1"], {"\ud800": 1}],
-        ["filter", ["v > 1"], {"expression": "v > 1"}],
         ["agg", [COUNT], {}],
-    ]
-    found += [
         [1, [], {}],
         ["agg"],
         ["agg", {}, []],
-        ["agg", [], {}, 1],
-        "agg",
-        None,
-        5,
-        [["agg"], [], {}],
-        {"agg": []},
     ]
-    return found
+    return [*found, ["agg", [], {}, 1], "agg", None, 5, [["agg"], [], {}], {"agg": []}]
 
 
 def bodies() -> list[dict[str, Any]]:
     """Bodies of requests."""
-    one = {"epsilon": 1}
-    found = [{"chain": {"table": "visits", "calls": [call, ASK]}, "options": one} for call in calls()]
-    found += [{"chain": GOOD, "options": options} for options in OPTIONS]
-    found += [{"chain": odd, "options": one} for odd in ODD] + [
-        {"chain": GOOD, "options": odd} for odd in ODD
+    filtered, joined = ["filter", ["v > 1"], {}], ["join", [TOWNS], {"on": "town"}]
+    of_visits = [[call, ASK] for call in calls()] + [[joined] * n + [ASK] for n in (1, 19, 21, 300)]
+    of_visits += [[filtered] * n + [ASK] for n in (50, 201, 3000)]
+    of_visits += [[["group_by", ["year"], {"keys": nested(n)}], ASK] for n in (2, 12, 14, 70, 300)]
+    of_visits += [[["group_by", ["v"], {"keys": list(range(n))}], ASK] for n in (10_000, 30_000)]
+    of_visits += [
+        [],
+        [ASK, ASK],
+        [["top", ["town"], {"k": 10**6}]],
+        [["top", ["town"], {"k": 1, "by": COUNT}]],
     ]
-    found += [
-        {"chain": {kind: name, "calls": [ASK]}, "options": one}
-        for kind in ("table", "public", "file")
-        for name in ODD[:20]
-    ]
-    found += [
-        {"chain": {"table": name, "calls": [ASK]}, "options": one}
-        for name in ("'x.csv'", "tokens.db/tokens", "bob", "VISITS", "visits\x00")
-    ]
-    found += [{"chain": joined(n), "options": one} for n in (1, 19, 21, 300)]
-    found += [{"chain": inside(n), "options": one} for n in (2, 5, 15, 40)]
-    found += [
-        {"chain": {"table": "visits", "calls": [["filter", ["v > 1"], {}]] * n + [ASK]}, "options": one}
-        for n in (50, 201, 3000)
-    ]
-    found += [
-        {
-            "chain": {"table": "visits", "calls": [["group_by", ["year"], {"keys": nested(n)}], ASK]},
-            "options": one,
-        }
-        for n in (2, 12, 14, 70, 300)
-    ]
-    found += [
-        {
-            "chain": {"table": "visits", "calls": [["group_by", ["v"], {"keys": list(range(n))}], ASK]},
-            "options": one,
-        }
-        for n in (10_000, 30_000)
-    ]
-    found += [
-        {"chain": {"table": "visits", "calls": []}, "options": one},
-        {"chain": {"public": "towns", "calls": []}, "options": one},
-        {"chain": {"table": "visits", "calls": [ASK, ASK]}, "options": one},
-        {"chain": {"table": "visits", "calls": [["top", ["town"], {"k": 10**6}]]}, "options": one},
-        {"chain": {"table": "visits", "calls": [["top", ["town"], {"k": 1, "by": COUNT}]]}, "options": one},
-        {"chain": GOOD, "options": one, "sql": "SELECT 1"},
-        {"options": one},
-        {"chain": GOOD},
-    ]
-    return found
+    chains: list[Any] = [{"table": "visits", "calls": calls} for calls in of_visits]
+    chains += [{"table": "people", "calls": [*inside(n), ASK]} for n in (2, 5, 15, 40)]
+    chains += [{kind: name, "calls": [ASK]} for kind in ("table", "public", "file") for name in ODD[:20]]
+    names = ("'x.csv'", "tokens.db/tokens", "bob", "VISITS", "visits\x00")
+    chains += [*({"table": name, "calls": [ASK]} for name in names), TOWNS, *ODD]
+    found = [{"chain": chain, "options": {"epsilon": 1}} for chain in chains]
+    found += [{"chain": GOOD, "options": options} for options in (*OPTIONS, *ODD)]
+    return [*found, {"chain": GOOD, "sql": "SELECT 1"}, {"options": {"epsilon": 1}}, {"chain": GOOD}]
