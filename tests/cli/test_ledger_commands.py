@@ -115,6 +115,7 @@ def test_refusals_and_plans_read_no_row_and_cost_nothing(ledger, run, monkeypatc
     assert spent(ledger) == []
 
 
+@pytest.mark.long
 def test_what_fails_after_the_payment_stays_spent_and_that_is_said(ledger, run, monkeypatch):
     def failing(*_, **__):
         raise errors.EngineError("the rows cannot be read")

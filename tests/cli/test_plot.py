@@ -88,6 +88,7 @@ def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
         assert (series.low, series.high) == ([-7, -4], [13, -2])
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("nothing is drawn, or the lines below the panels are looked at")
 def test_names_of_files_and_lines_below_the_panels(release):
     for path in ("out.pdf", "out", "no/such/out.png"):

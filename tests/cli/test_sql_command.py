@@ -13,7 +13,7 @@ import pytest
 from sfumato import errors
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.release.release import Release
-from tests.support.commands import KINDS, OPTIONS, line, query, refused
+from tests.support.commands import OPTIONS, line, query, refused
 
 COUNT = query("year, COUNT(*) AS n")
 MANY = query("year, COUNT(*) AS n, AVG(visits, contribution_bounds_per_row => (0, 10)) AS mean_visits")
@@ -81,18 +81,6 @@ def test_quiet_with_one_output_streams(visits, run, monkeypatch):
     monkeypatch.setattr(Release, "to_arrow", lambda self: pytest.fail("kept in memory"))
     done = run("sql", COUNT, "--quiet", "-o", "out.parquet")
     assert (done.exit_code, done.output) == (0, "") and pq.read_table("out.parquet").num_rows == 3
-
-
-def test_numbers_without_keys_lists_and_different_values(visits, run):
-    """Visits are from 0 to 6. Noise that moves a whole number has probability e^-80."""
-    vectors = "VECTOR_SUM([visits, 1], length => 2, bound => 9) AS short, VECTOR_AVG([1, 2, 3, 4, 5], length => 5, bound => 8) AS long"
-    done = run("sql", query(f"COUNT(*) AS n, {vectors}", groups=False), columns=120)
-    number = r"-?[\d.,]+ ± +[\d.]+"
-    assert done.exit_code == 0 and re.search(r"^n\s+\d[\d,]* ±", done.stdout, re.MULTILINE), done.output
-    assert re.search(rf"^short +{number}, {number} *$", done.stdout, re.MULTILINE)
-    assert re.search(rf"^long +{number}, {number}, {number}, … \(5 entries\) *$", done.stdout, re.MULTILINE)
-    done = run("sql", query(f"year, {KINDS}"))
-    assert printed_numbers(done.stdout, "kinds") == printed_numbers(done.stdout, "about") == ["7"] * 3
 
 
 def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
@@ -204,6 +192,7 @@ def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
 # What is given.
 
 
+@pytest.mark.long
 def test_the_text_and_the_tables_come_from_files_arguments_and_standard_input(visits, run):
     Path("q.sql").write_text("\ufeff" + COUNT, encoding="utf-8")
     assert run("sql", "--file", "q.sql", "-q", "-oa.csv").exit_code == 0

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 import sfumato
-from sfumato.audit import Progress
-from sfumato.cli.terminal import EVERY, Meter, follow
+from sfumato.cli.terminal import EVERY, follow
 from sfumato.display.progress import PATIENCE
 
 HEAVY = {
@@ -85,22 +84,3 @@ def test_progress_of_reading():
     assert "100%" in text and "25%" not in text.replace("\x1b", "")
     assert "Reading" in followed(False, True, fraction=lambda: 1 / 0)[0]
     assert r"[bold]\x1b[31m.csv" in followed(False, True, title="[bold]\x1b[31m.csv")[0]
-
-
-def shown(*moments, bets=True, is_terminal=True):
-    console = terminal(is_terminal)
-    with Meter(bets, console) as meter:
-        for seconds, wealth in moments:
-            meter(Progress(1234, 5000, seconds, 60.0, wealth, 6.0, "pair\x1b[31m"))
-    return console.file.getvalue()
-
-
-def test_progress_of_an_audit():
-    text = shown((1.0, 2.0))
-    assert "1,234 of 5,000, 1 of 60 s" in text and "10^2.0 of 10^6.0" in text and r"pair\x1b[31m" in text
-    # 8 of 24 cells of the bar: log10 wealth is a third of what is needed
-    assert any(one.count("━") == 8 for one in text.splitlines() if "wealth" in one)
-    assert shown((0.3, 2.0)) == "" == shown((1.0, 2.0), is_terminal=False)
-    assert shown(*((1.0 + i / 1000, 2.0) for i in range(50))).count("1,234") <= 2
-    assert "wealth" not in shown((1.0, 2.0), bets=False)
-    assert "10^0.0" in shown((1.0, -0.01)) and "10^9.0" in shown((1.0, 9.0))

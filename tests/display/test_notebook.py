@@ -72,8 +72,7 @@ def test_what_is_shown_is_meant_for_people(cells: list[Any]) -> None:
     assert "not drawn yet" in before and "<td" in after and " ± " in after and "not drawn yet" not in after
 
 
-@pytest.mark.parametrize("wide", [1000, 380], ids=["wide", "narrow"])
-@pytest.mark.parametrize("style", ["", DARK], ids=["light", "dark"])
+@pytest.mark.parametrize(("wide", "style"), [(1000, ""), (380, DARK)], ids=["wide, light", "narrow, dark"])
 def test_a_browser_shows_it(cells: list[Any], wide: int, style: str, tmp_path: Path) -> None:
     from tests.support.browser import program, running
 

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.noise_cannot_matter("two answers are compared with each
 
 ROWS = "id,town,v\n" + "".join(f"{i % 60},{'Ulm' if i % 2 else 'Bonn'},{i % 9}\n" for i in range(240))
 CATALOG = '[tables.visits]\nsource = "visits.csv"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 3\n'
+CATALOG += 'types = {id = "BIGINT", town = "VARCHAR", v = "BIGINT"}\n'
 ASK = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) town, COUNT(*) AS n FROM visits GROUP BY town"
 MEAN = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, auto_bounds = TRUE) AVG(v) AS m FROM visits WHERE v >= 0"
 LARGEST = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) APPROX_TOP_COUNT(town, 1) FROM visits"

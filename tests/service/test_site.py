@@ -1,4 +1,4 @@
-"""The site of the documentation in a real browser, on wide and narrow screens: nothing is wider than its place, and search finds."""
+"""The site of the documentation in a real browser, on wide and narrow screens: nothing is wider than its place."""
 
 from __future__ import annotations
 
