@@ -94,7 +94,7 @@ CHAINS: dict[str, Chain] = {
         ONE,
     ),
     "decimals": (lambda s: s.table("stays").group_by("price").bound(rows=1).agg(n=sf.count()), ONE),
-    "truth": (lambda s: s.table("stays").group_by("ok", keys=[True, False]).agg(n=sf.count_units()), ONE),
+    "truth": (lambda s: s.table("stays").group_by("ok", keys=[True, False]).bound(rows=1).agg(n=sf.count_units(), t=sf.count_if("ok")), ONE),
     "bounds": (
         lambda s: s.table("visits").bound(rows=1).agg(s=sf.sum("v", lower=Fraction(1, 3), upper=Decimal("7.5"), per="row")),
         ONE,
@@ -107,7 +107,7 @@ CHAINS: dict[str, Chain] = {
     ),
     "quantiles": (
         lambda s: s.table("visits").bound(rows=1).agg(
-            q=sf.quantiles("age", [0.1, 0.9], lower=0, upper=100), m=sf.median("v"), top=sf.max("v", error_bars=False)
+            q=sf.quantiles("age", [0.1, 0.9], lower=0, upper=100), m=sf.median("v"), a=sf.quantile("v", 0.25), low=sf.min("v"), top=sf.max("v", error_bars=False)
         ),
         ONE,
     ),
@@ -117,7 +117,7 @@ CHAINS: dict[str, Chain] = {
     ),
     "distinct": (lambda s: s.table("visits").agg(towns=sf.count_distinct("town", values=2)), ONE),
     "histogram": (
-        lambda s: s.table("visits").bound(rows=1).agg(h=sf.histogram("age", [0, 30, 60, 90], outside="count", shares=True)),
+        lambda s: s.table("visits").bound(rows=1).agg(h=sf.histogram("age", [0, 30, 60, 90], outside="count", shares=True), v=sf.value_counts("town", ["Ulm"], other=True)),
         ONE,
     ),
     "regression": (
