@@ -17,7 +17,7 @@ from sfumato.advice.shared_queries import PreliminaryQueries, SharedHistograms, 
 from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
-from sfumato.display.progress import NotebookBar
+from sfumato.display.progress import notebook_bar
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.guidance.contribution_distribution import LIMITS
@@ -297,7 +297,7 @@ def advise(
     Fraction(1, 1)
     """
     request = checked(table, questions, epsilon, delta, share, weights)
-    with NotebookBar("Looking at rows"):
+    with notebook_bar("Looking at rows"):
         return advised(request, budget, unsafe_words)
 
 

@@ -13,7 +13,7 @@ from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.display.formatting import visible
-from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import Number, truth_value
 from sfumato.guidance.diagnosis_plan import diagnosis, share_of
@@ -326,7 +326,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.guidance.analysis import analysed
 
-        with NotebookBar("Reading rows, comparing limits", fraction_of(self.table._engine)):
+        with notebook_bar("Reading rows, comparing limits", fraction_of(self.table._engine)):
             return analysed(self.query, self.table._engine, groups, rows, total_rows, bounds, given)
 
     def epsilon_for(

@@ -19,7 +19,7 @@ from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.output_columns import Floats
 from sfumato.audit.pair_audit import LEAST_BATCH, PairTest, witness
 from sfumato.audit.report import Excluded, Point, Report
-from sfumato.display.progress import NotebookBar
+from sfumato.display.progress import notebook_bar
 from sfumato.errors import ParameterError
 from sfumato.exact.root_finding import halve
 
@@ -288,7 +288,7 @@ def audit(
         progress=progress,
     )
     followed = _ProgressFollower(task.progress)
-    with NotebookBar(f"Auditing {task.mechanism.name}", followed.share):
+    with notebook_bar(f"Auditing {task.mechanism.name}", followed.share):
         report: Report = chosen.run(replace(task, progress=followed))
     return replace(report, notes=(*task.notes, *report.notes)) if task.notes else report
 

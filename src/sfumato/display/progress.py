@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sfumato.display.cards import progress_bar
@@ -35,50 +35,48 @@ def fraction_of(*owners: object) -> Fraction:
     return unknown
 
 
-class NotebookBar:
-    """A progress bar in a notebook for the work of a `with` block; elsewhere it does nothing.
+@contextmanager
+def notebook_bar(title: str, fraction: Fraction = unknown) -> Iterator[None]:
+    """Show a progress bar in a notebook for the work of a `with` block; elsewhere do nothing.
 
     Args:
         title: what is being done.
         fraction: polled from another thread, between 0 and 1; what it raises counts as not known.
 
-    >>> with NotebookBar("Counting"):
+    >>> with notebook_bar("Counting"):
     ...     sum(range(10))
     45
     """
+    show, done = _display(), threading.Event()
+    if show is None:
+        yield
+        return
+    thread = threading.Thread(
+        target=_follow, args=(title, fraction, show, done), name="sfumato-progress", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
-    def __init__(self, title: str, fraction: Fraction = unknown) -> None:
-        self._title, self._fraction, self._done = title, fraction, threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> NotebookBar:
-        show = _display()
-        if show is not None:
-            self._thread = threading.Thread(
-                target=self._follow, args=(show,), name="sfumato-progress", daemon=True
-            )
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _follow(self, show: Callable[..., Any]) -> None:
-        began, reached = time.monotonic(), 0.0
-        if self._done.wait(PATIENCE):
-            return
-        with suppress(Exception):  # a courtesy, whose failure must not be the work's
-            handle = show({"text/html": "", "text/plain": ""}, raw=True, display_id=True)
-            while not self._done.wait(EVERY):
-                known = None
-                with suppress(Exception):
-                    known = self._fraction()
-                reached = max(reached, min(known or 0.0, 1.0))
-                bar = progress_bar(self._title, reached or None, time.monotonic() - began)
-                handle.update({"text/html": bar, "text/plain": self._title}, raw=True)
-            handle.update({"text/html": "", "text/plain": ""}, raw=True)
+def _follow(title: str, fraction: Fraction, show: Callable[..., Any], done: threading.Event) -> None:
+    """Show the progress of work that takes long until it is done."""
+    began, reached = time.monotonic(), 0.0
+    if done.wait(PATIENCE):
+        return
+    with suppress(Exception):  # a courtesy, whose failure must not be the work's
+        handle = show({"text/html": "", "text/plain": ""}, raw=True, display_id=True)
+        while not done.wait(EVERY):
+            known = None
+            with suppress(Exception):
+                known = fraction()
+            reached = max(reached, min(known or 0.0, 1.0))
+            bar = progress_bar(title, reached or None, time.monotonic() - began)
+            handle.update({"text/html": bar, "text/plain": title}, raw=True)
+        handle.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def _display() -> Callable[..., Any] | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
-from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import ParameterError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
@@ -361,7 +361,7 @@ class Release(NoisyTable):
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
-            with NotebookBar("Reading rows, adding noise", fraction_of(self, self._engine)):
+            with notebook_bar("Reading rows, adding noise", fraction_of(self, self._engine)):
                 self._batches = list(self._draw())
             self._drew(sum(batch.keys.num_rows for batch in self._batches))
         return self._batches

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
-from sfumato.display.progress import NotebookBar, fraction_of
+from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
@@ -82,7 +82,7 @@ class TopRelease(NoisyTable):
             self._check_home()
             with self._lock:
                 if self._table is None:
-                    with NotebookBar("Reading rows, drawing groups", fraction_of(self._engine)):
+                    with notebook_bar("Reading rows, drawing groups", fraction_of(self._engine)):
                         self._table = self._draw()
                     self._drew(self._table.num_rows)
         self._table = self._described(self._table)
