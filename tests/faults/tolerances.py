@@ -53,6 +53,9 @@ FAULTS = [
     Fault("noise of a fixture is met by its first test alone", "testing/plugin.py",
           "request.config.stash[_noisy_fixtures].add(fixturedef)", "pass", f"{PLUGIN}::test_with_a_setting_a_test_that_met_noise_and_states_nothing_fails"),
     # Releases without noise, repeated, and recorded.
+    Fault("releases without noise are made outside of tests", "testing/recorder.py",
+          'require_test("releases without noise")\n    words, original = NoiselessWords(), ', "words, original = object.__new__(NoiselessWords), ",
+          f"{PLUGIN}::test_outside_of_tests_all_is_refused", elsewhere=True),
     Fault("repeated releases have one noise", "testing/repeated_release.py",
           "noisy = measurement.draw(self._tiled(batch, size, groups), self.release._words).outputs()",
           "noisy = measurement.draw(self._tiled(batch, size, groups), __import__('sfumato.noise').noise.SeededWords(1)).outputs()", "tests/audit/test_releases.py::test_bulk_draws_are_releases"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance.diagnosis_plan import diagnosis
+from sfumato.guidance.shifts import NoisyValues, sides
+from sfumato.noise import Laplace
 
 EXACT = 10**6  # an epsilon at which no noise is left
 STILL = pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no shift by 1/500")
@@ -387,6 +390,14 @@ def test_vectors_of_any_length_have_their_shift(entries, all_rows):
         assert found[name].shift == pytest.approx(shift, abs=5e-3), name
         assert found[name].of == "length" and abs(shift) > 0.1, name
     assert not any("is not estimated" in one for one in made.sentences())
+
+
+def test_a_bar_holds_where_all_of_its_sums_do():
+    laws, steps, ones = ({name: one for name in "ab"} for one in (Laplace(1000), 1e-3, 1.0))
+    noisy = NoisyValues({"a": 5.0, "b": 3.0}, laws, steps, ones)
+    found = sides("v", [[{"a": 1.0}], [{"b": 1.0}]], lambda sums, _: sums[0]).shift(noisy, 0.95)
+    # Each of both has a noise of scale 1, which is farther than t with a chance of exp(-t), here a half of 5%.
+    assert found.shift == 2 and found.half_width == pytest.approx(2 * math.log(1 / 0.025), abs=3e-3)
 
 
 @pytest.mark.long

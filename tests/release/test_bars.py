@@ -59,13 +59,6 @@ def test_what_can_bind_is_known_without_rows(question, bias):
             question.plan(epsilon=1, diagnostics=0.05)
 
 
-# It is said in every place.
-
-
-def rows():
-    return pa.table({"id": np.repeat(np.arange(300), 10), "town": np.tile(np.arange(10), 300)})
-
-
 # With the sampling error.
 
 

@@ -8,71 +8,47 @@ from typing import Any
 
 import pytest
 
+from sfumato import transformations as t
 from sfumato.certificate.description import read
 from sfumato.certificate.unit_loss import boxes, shift
 from sfumato.errors import QueryError
 from sfumato.framework import WHOLE, Ball
-from sfumato.transformations import (
-    Count,
-    CountUnits,
-    CrossMoments,
-    DistinctMatched,
-    DistinctShared,
-    Edges,
-    Lattice,
-    Leaves,
-    Listed,
-    Margin,
-    Moments,
-    QuantileTree,
-    RowsInBins,
-    Statistic,
-    UnitsInBins,
-    UnitSum,
-    ValueGrid,
-    VectorCount,
-    VectorSum,
-    WeightedSum,
-    WeightGrid,
-    WeightsInBins,
-    cone_of,
-)
 from sfumato.transformations.statistics.cross_moments import Axis
 
-GRID, OTHER = ValueGrid(-1, 4, 30), ValueGrid(0, -3, 9)
+GRID, OTHER = t.ValueGrid(-1, 4, 30), t.ValueGrid(0, -3, 9)
 SQUARES = {"square_bits": 3, "square_centre": 13}
-EDGES = Edges((0.0, 4.0, 16.0))
+EDGES = t.Edges((0.0, 4.0, 16.0))
 STATISTICS = {
-    "units": CountUnits(),
-    "parts of units": CountUnits(-20),
-    "rows": Count(3),
-    "parts of rows": Count(3, exponent=-20),
-    "values": Count(2, "x", exponent=-4),
-    "sums": Moments("x", "x", 2, GRID),
-    "sums from 0": Moments("x", "x", 2, GRID, centred=False),
-    "sums and NULLs": Moments("x", "x", 3, GRID, null_count_exponent=-5),
-    "squares": Moments("x", "x", 2, GRID, null_count_exponent=0, **SQUARES),
-    "exact squares": Moments("x", "x", 2, OTHER, square_bits=0, square_centre=20),
-    "sums of units": UnitSum("x", "x", -1, 6, 20, integer=False, centre=13),
-    "sums of units with values": UnitSum("x", "x", -1, 6, 20, integer=False, centre=13, missing=False),
-    "matching": DistinctMatched("x", 2),
-    "shares": DistinctShared("x", 2),
-    "products": CrossMoments(
+    "units": t.CountUnits(),
+    "parts of units": t.CountUnits(-20),
+    "rows": t.Count(3),
+    "parts of rows": t.Count(3, exponent=-20),
+    "values": t.Count(2, "x", exponent=-4),
+    "sums": t.Moments("x", "x", 2, GRID),
+    "sums from 0": t.Moments("x", "x", 2, GRID, centred=False),
+    "sums and NULLs": t.Moments("x", "x", 3, GRID, null_count_exponent=-5),
+    "squares": t.Moments("x", "x", 2, GRID, null_count_exponent=0, **SQUARES),
+    "exact squares": t.Moments("x", "x", 2, OTHER, square_bits=0, square_centre=20),
+    "sums of units": t.UnitSum("x", "x", -1, 6, 20, integer=False, centre=13),
+    "sums of units with values": t.UnitSum("x", "x", -1, 6, 20, integer=False, centre=13, missing=False),
+    "matching": t.DistinctMatched("x", 2),
+    "shares": t.DistinctShared("x", 2),
+    "products": t.CrossMoments(
         "c", (Axis("x", "x", GRID, 100), Axis("y", "y", OTHER, 9)), 2, ((0, 0), (0, 1), (1, 1)), -2
     ),
-    "bins": RowsInBins("x", "x", 2, EDGES, -3),
-    "bins of units": UnitsInBins("x", "x", 1, Listed((0, 4), other=True), -3),
-    "bins with weights": WeightsInBins("x", "x", 2, EDGES, -3, weight="w", weights=WeightGrid(0, 5)),
-    "bins of units with weights": WeightsInBins(
-        "x", "x", 1, EDGES, -3, weight="w", weights=WeightGrid(0, 5), once=True
+    "bins": t.RowsInBins("x", "x", 2, EDGES, -3),
+    "bins of units": t.UnitsInBins("x", "x", 1, t.Listed((0, 4), other=True), -3),
+    "bins with weights": t.WeightsInBins("x", "x", 2, EDGES, -3, weight="w", weights=t.WeightGrid(0, 5)),
+    "bins of units with weights": t.WeightsInBins(
+        "x", "x", 1, EDGES, -3, weight="w", weights=t.WeightGrid(0, 5), once=True
     ),
-    "weights": WeightedSum("w", "w", 2, WeightGrid(0, 50)),
-    "weighted values": WeightedSum("x·w", "w", 2, WeightGrid(0, 50), "x", GRID, bits=2),
-    "tree": QuantileTree("x", "x", 2, 0.0, 16.0, -3),
-    "vectors": VectorSum("v", "v", 2, 0, 50, Ball.L2),
-    "vectors of rows": VectorSum("v", "v", 2, 0, 50, Ball.L1, rows=2),
-    "vectors in a cube": VectorSum("v", "v", 2, 0, 50, Ball.LINF, rows=2),
-    "rows with vectors": VectorCount("v", 2, 2, -1),
+    "weights": t.WeightedSum("w", "w", 2, t.WeightGrid(0, 50)),
+    "weighted values": t.WeightedSum("x·w", "w", 2, t.WeightGrid(0, 50), "x", GRID, bits=2),
+    "tree": t.QuantileTree("x", "x", 2, 0.0, 16.0, -3),
+    "vectors": t.VectorSum("v", "v", 2, 0, 50, Ball.L2),
+    "vectors of rows": t.VectorSum("v", "v", 2, 0, 50, Ball.L1, rows=2),
+    "vectors in a cube": t.VectorSum("v", "v", 2, 0, 50, Ball.LINF, rows=2),
+    "rows with vectors": t.VectorCount("v", 2, 2, -1),
 }
 ENDS = [None, 0.0, 2.0, 4.0, 5.5, 8.0, 14.5, 15.0, -1e12, 1e12]
 
@@ -89,15 +65,15 @@ def rows(chance: random.Random) -> list[dict[str, Any]]:
     return [row()] * count if chance.random() < 0.7 else [row() for _ in range(count)]
 
 
-def plain(statistic: Statistic, added: dict[Any, int]) -> dict[Any, int]:
+def plain(statistic: t.Statistic, added: dict[Any, int]) -> dict[Any, int]:
     """What is added by number: of values that are shared, what they make of a group without others."""
-    if isinstance(statistic, DistinctMatched | DistinctShared):
+    if isinstance(statistic, t.DistinctMatched | t.DistinctShared):
         return dict(statistic.of_added(added))
     return {key: n for key, n in added.items() if n}
 
 
 def most(
-    statistic: Statistic, kept: dict[str, Fraction], weight: int, chance: random.Random
+    statistic: t.Statistic, kept: dict[str, Fraction], weight: int, chance: random.Random
 ) -> dict[str, Fraction]:
     """Compare what a unit adds with the description; return how near it comes to each number, and to both norms."""
     known: dict[str, Any] = read(statistic.description, "statistic")
@@ -137,8 +113,8 @@ def test_what_a_unit_adds_reaches_the_description_and_never_exceeds_it(name):
 
 @pytest.mark.parametrize("rank", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)])
 def test_a_unit_moves_a_margin_by_what_is_described(rank):
-    leaves = Leaves("x", "x", 2, Lattice(0.0, 30.0, whole=True), -3)
-    margin, chance = Margin(leaves, rank, at=(8, 12)), random.Random(str(rank))
+    leaves = t.Leaves("x", "x", 2, t.Lattice(0.0, 30.0, whole=True), -3)
+    margin, chance = t.Margin(leaves, rank, at=(8, 12)), random.Random(str(rank))
     known = read(margin.description, "statistic")
     ((_, box),) = boxes(known)
     nearest = Fraction(0)
@@ -155,17 +131,20 @@ def test_a_unit_moves_a_margin_by_what_is_described(rank):
 
 
 def test_a_count_limits_sums_over_as_many_rows_alone():
-    for rows, sums in ((3, Moments("x", "x", 3, GRID)), (3, WeightedSum("w", "w", 3, WeightGrid(0, 50)))):
-        assert cone_of([Count(rows), sums]).names[0] == "rows"
+    for rows, sums in (
+        (3, t.Moments("x", "x", 3, GRID)),
+        (3, t.WeightedSum("w", "w", 3, t.WeightGrid(0, 50))),
+    ):
+        assert t.cone_of([t.Count(rows), sums]).names[0] == "rows"
         with pytest.raises(QueryError, match="limits all the others"):
-            cone_of([Count(rows - 1), sums])
+            t.cone_of([t.Count(rows - 1), sums])
 
 
 def test_every_statistic_with_a_description_is_here():
     """But for margins, which are no sums over units, and leaves, which get no noise."""
-    found, waiting = set[type](), [Statistic]
+    found, waiting = set[type](), [t.Statistic]
     while waiting:
         waiting += (below := waiting.pop().__subclasses__())
         found |= {kind for kind in below if "description" in vars(kind)}
     own = {base for one in STATISTICS.values() for base in type(one).__mro__}
-    assert {kind for kind in found if kind.__module__.startswith("sfumato.")} <= own | {Margin}
+    assert {kind for kind in found if kind.__module__.startswith("sfumato.")} <= own | {t.Margin}

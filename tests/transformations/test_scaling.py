@@ -10,41 +10,28 @@ from math import comb
 
 import pytest
 
+from sfumato import transformations as t
 from sfumato.audit import falsify
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, AtomDomain, KNormDistance, Part, RowsDomain
-from sfumato.transformations import (
-    Count,
-    CountUnits,
-    Lattice,
-    Leaves,
-    Margin,
-    Moments,
-    Row,
-    UnitSum,
-    ValueGrid,
-    cone_of,
-    per_group,
-    scale_groups,
-)
 
 F = Fraction
 
-GRID = ValueGrid(-1, -3, 3)
+GRID = t.ValueGrid(-1, -3, 3)
 
 VALUES = (None, -9.0, -0.5, 0.0, 0.3, 1.5)
 
-LEAVES = Leaves("x", "x", 2, Lattice(0.0, 8.0), -4)
+LEAVES = t.Leaves("x", "x", 2, t.Lattice(0.0, 8.0), -4)
 
 CONES = {
-    "units": (CountUnits(-20),),
-    "units and their sums": (CountUnits(-20), UnitSum("x", "x", -2, -3, 7, False, 2)),
-    "rows": (Count(2, exponent=-20), Moments("x", "x", 2, GRID, True, -3, 0, 4)),
-    "units and rows": (CountUnits(-20), Count(2, exponent=-21), Moments("x", "x", 2, GRID)),
-    "rows with a value": (Count(2, "x", -20), Moments("x", "x", 2, GRID, True, None, 0, 4)),
-    "units and those with a value": (CountUnits(-20), Count(2, "x", -22), Moments("x", "x", 2, GRID)),
-    "rows and a margin": (Count(2, exponent=-20), Margin(LEAVES, F(1, 4), (1, 3))),
-    "a sum that never falls": (UnitSum("x", "x", 0, 0, 7, False),),
+    "units": (t.CountUnits(-20),),
+    "units and their sums": (t.CountUnits(-20), t.UnitSum("x", "x", -2, -3, 7, False, 2)),
+    "rows": (t.Count(2, exponent=-20), t.Moments("x", "x", 2, GRID, True, -3, 0, 4)),
+    "units and rows": (t.CountUnits(-20), t.Count(2, exponent=-21), t.Moments("x", "x", 2, GRID)),
+    "rows with a value": (t.Count(2, "x", -20), t.Moments("x", "x", 2, GRID, True, None, 0, 4)),
+    "units and those with a value": (t.CountUnits(-20), t.Count(2, "x", -22), t.Moments("x", "x", 2, GRID)),
+    "rows and a margin": (t.Count(2, exponent=-20), t.Margin(LEAVES, F(1, 4), (1, 3))),
+    "a sum that never falls": (t.UnitSum("x", "x", 0, 0, 7, False),),
 }
 
 UNITS = [u for size in (1, 2, 3, 5) for u in combinations_with_replacement(VALUES, size)]
@@ -62,7 +49,7 @@ def vector(statistics, values, weight):
 
 def outside(statistics, weights) -> list[str]:
     """Say which parts of units are beyond so large a part of the cone, for all rows of a small grid."""
-    cone, found = cone_of(statistics), []
+    cone, found = t.cone_of(statistics), []
     for values, weight in product(UNITS, weights):
         a, b = cone.sides(vector(statistics, values, weight))
         if a > F(weight, WHOLE) or b != 0:
@@ -81,33 +68,33 @@ def test_parts_of_units_are_in_the_same_part_of_the_cone(name):
 
 
 def test_counts_without_steps_for_parts_are_found_outside_and_refused():
-    for coarse in (Count(2, "x", -3), CountUnits(-19), Count(2)):
+    for coarse in (t.Count(2, "x", -3), t.CountUnits(-19), t.Count(2)):
         with pytest.raises(ParameterError, match=r"2\^-20"):
-            per_group([coarse], groups=1, scaled=True)
-    assert outside((Count(2, exponent=-3), Moments("x", "x", 2, GRID)), WEIGHTS)
+            t.per_group([coarse], groups=1, scaled=True)
+    assert outside((t.Count(2, exponent=-3), t.Moments("x", "x", 2, GRID)), WEIGHTS)
 
 
 def test_a_body_that_is_smaller_than_what_a_unit_adds_is_refused():
     half = 14_629_888
     statistics = (
-        Count(1, exponent=-20),
-        Moments("x", "x", 1, ValueGrid(0, -half, half), True, None, 17, 816_473_477),
+        t.Count(1, exponent=-20),
+        t.Moments("x", "x", 1, t.ValueGrid(0, -half, half), True, None, 17, 816_473_477),
     )
-    cone, weight = cone_of(statistics), WHOLE // 1024
+    cone, weight = t.cone_of(statistics), WHOLE // 1024
     assert cone.sides(vector(statistics, [float(half)], weight))[0] <= F(weight, WHOLE)
     smaller = replace(cone, bounds=(*cone.bounds[:-1], cone.bounds[-1] - 1))
     for scaled in (True, False):
-        per_group(statistics, groups=1, together=KNormDistance(cone), scaled=scaled)
+        t.per_group(statistics, groups=1, together=KNormDistance(cone), scaled=scaled)
         with pytest.raises(ParameterError, match="together"):
-            per_group(statistics, groups=1, together=KNormDistance(smaller), scaled=scaled)
+            t.per_group(statistics, groups=1, together=KNormDistance(smaller), scaled=scaled)
 
 
 def test_what_is_added_is_the_mean_over_all_choices():
     """Up to a step of the grid and 2^-20 of its part."""
     sizes = (1, 2, 3, 5)
-    rows = [Row(u, key, {"x": 1.5 + key}) for u, j in enumerate(sizes) for key in range(j)]
-    statistics = [CountUnits(-20), UnitSum("x", "x", -30, 0, 9 << 30, False)]
-    total = (scale_groups(2, range(6)) >> per_group(statistics, groups=2, scaled=True))(rows)
+    rows = [t.Row(u, key, {"x": 1.5 + key}) for u, j in enumerate(sizes) for key in range(j)]
+    statistics = [t.CountUnits(-20), t.UnitSum("x", "x", -30, 0, 9 << 30, False)]
+    total = (t.scale_groups(2, range(6)) >> t.per_group(statistics, groups=2, scaled=True))(rows)
     for key in range(5):
         parts = {
             u: F(comb(j - 1, 1) if j > 1 else 1, comb(j, 2) if j > 1 else 1) for u, j in enumerate(sizes)
@@ -120,14 +107,14 @@ def test_what_is_added_is_the_mean_over_all_choices():
 
 
 def test_only_public_groups_take_a_part_of_a_unit():
-    rows = [Row(1, key, {}) for key in "abcd"] + [Row(None, "a", {}), Row(2, "d", {})]
-    assert scale_groups(1, ["a", "b", "x"])(rows) == {k: [Part([{}], WHOLE // 2)] for k in "ab"}
+    rows = [t.Row(1, key, {}) for key in "abcd"] + [t.Row(None, "a", {}), t.Row(2, "d", {})]
+    assert t.scale_groups(1, ["a", "b", "x"])(rows) == {k: [Part([{}], WHOLE // 2)] for k in "ab"}
 
 
 def limited(name, groups, together):
     statistics = CONES[name]
-    metric = KNormDistance(cone_of(statistics), groups, apart=together == "apart") if together else None
-    return per_group(statistics, groups=groups, together=metric, scaled=True)
+    metric = KNormDistance(t.cone_of(statistics), groups, apart=together == "apart") if together else None
+    return t.per_group(statistics, groups=groups, together=metric, scaled=True)
 
 
 FALSIFIED = [(name, together) for name in ("rows", "units and those with a value") for together in ("", "both", "apart")]  # fmt: skip
@@ -136,7 +123,7 @@ FALSIFIED = [(name, together) for name in ("rows", "units and those with a value
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "together"), FALSIFIED)
 def test_no_map_is_broken_by_parts_and_all_are_reached(name, together):
-    chain = scale_groups(2, range(6), domain=DOMAIN) >> limited(name, 2, together)
+    chain = t.scale_groups(2, range(6), domain=DOMAIN) >> limited(name, 2, together)
     found = falsify(chain, 1, evaluations=300)
     assert not found.violated, str(found)
     assert found.ratio >= F(99, 100)

@@ -43,44 +43,6 @@ def test_counts_alone_have_a_closed_form(groups):
     assert law.variance == pytest.approx((groups + 2) * (groups + 3) / 6, rel=1e-12)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("m, groups, signed, x", [(1, 5, 0, 4), (2, 3, 1, 6.5)])
-def test_marginals_are_those_of_mpmath(m, groups, signed, x):
-    """The same mean over θ, v and r, by other means: P(n > x) and P(s > x) from the law of v in words."""
-    power, shape = m + 1, groups * (m + 1) + 2
-    with mpmath.workdps(15):
-
-        def given(y, theta):
-            tau, whole = 1 - theta, 2 - theta**power - (1 - theta) ** power
-            found = mpmath.mpf(0)
-            for low, is_left in ((tau, True), (theta, False)):
-                if signed:
-                    start = max(low, y)
-                    parts = (
-                        power * ((1 - start**power) / power - y * (1 - start**m) / m) / 2 if start < 1 else 0
-                    )
-                else:
-                    # n = v - 2 tau > y, or n = 2 theta - v > y.
-                    start, end = (max(low, 2 * tau + y), 1) if is_left else (low, min(1, 2 * theta - y))
-                    parts = end**power - start**power if start < end else 0
-                found += parts / whole
-            return found
-
-        def of_size(y):
-            def weigh(f):
-                ends = sorted({mpmath.mpf(0), y, 1 - y, (1 + y) / 2, (1 - y) / 2, mpmath.mpf(1)})
-                return mpmath.quad(
-                    lambda t: (2 - t**power - (1 - t) ** power) ** groups * f(t), ends, maxdegree=3
-                )
-
-            return weigh(lambda t: given(y, t)) / weigh(lambda t: 1)
-
-        ends = [x, 2 * x, 2 * shape, 5 * shape]
-        tail = mpmath.quad(lambda r: r ** (shape - 1) * mpmath.exp(-r) * of_size(x / r), ends, maxdegree=3)
-        truth = 2 * tail / mpmath.factorial(shape - 1)
-    assert law_of(m, groups, bool(signed)).outside(x) == pytest.approx(float(truth), abs=1e-9)
-
-
 @pytest.mark.parametrize("m, groups, table", [
     (1, 1, (2, 2)), (1, 5, (4.93, 5.64)), (1, 200, (109, 184)), (0, 50, (21.4,)),
 ])  # fmt: skip
@@ -144,6 +106,16 @@ def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
     for i, row in enumerate(drawn):
         assert distance(row, separate(SeparateNoise(cone, scales), i)) < massart(n)
         assert distance(row, separate(wrong, i)) > massart(n)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cone", [Cone(1), Cone(2)], ids=str)
+def test_joint_draws_of_a_group_follow_its_laws(cone):
+    noise, words = JointNoise(cone, (F(20),) * cone.dimensions, 5), SeededWords(f"joint {cone}")
+    wrong = JointNoise(cone, (F(30),) * cone.dimensions, 5)
+    drawn = np.array([noise.rounded(words)[:, 0] for _ in range(4000)])
+    for i, row in enumerate(drawn.T):
+        assert distance(row, joint(noise, i)) < massart(4000) < distance(row, joint(wrong, i))
 
 
 @pytest.mark.parametrize(
