@@ -41,7 +41,7 @@ BELOW = {
     "dialect": "errors names display measurements query plan api catalogs",
     "engines": "errors sql_text names exact ownership display files noise framework budget transformations measurements query plan release guidance api catalogs dialect",
     "beam": "names engines",
-    "spark": "engines",
+    "spark": "errors",
     "audit": "errors names exact display files noise framework budget",
     "testing": "errors names exact noise framework budget transformations query plan release api engines audit",
     "service": "errors names exact files budget query release api catalogs dialect engines",

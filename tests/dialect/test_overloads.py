@@ -14,7 +14,7 @@ from sfumato.dialect import overloads, syntax_tree
 from sfumato.dialect.overloads import Overload, catalog, classify, functions
 from sfumato.dialect.syntax_tree import children, descendants, statements
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
-from sfumato.engines.duckdb.expressions import binding
+from sfumato.engines.duckdb.expressions import safe_parts
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
 from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.errors import QueryError, SqlError
@@ -37,7 +37,7 @@ def running(monkeypatch) -> Iterator[Callable[[list[Overload]], None]]:
 
     def forget() -> None:
         functions.cache_clear()
-        binding._remembered.cache_clear()
+        safe_parts._remembered.cache_clear()
 
     yield change
     forget()

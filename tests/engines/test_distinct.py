@@ -12,9 +12,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import sfumato as sf
-from sfumato.engines.duckdb import sparse_matching
-from sfumato.engines.duckdb.distinct_values import Rows, brought, counted
-from sfumato.engines.duckdb.sparse_matching import Pruned, matched, max_matching
+from sfumato.engines.duckdb import distinct_values
+from sfumato.engines.duckdb.distinct_values import Pruned, Rows, brought, counted, matched, max_matching
 from sfumato.query import sizes
 from sfumato.testing import assert_approx_equal
 from sfumato.transformations import DistinctMatched
@@ -239,7 +238,7 @@ NEAR = {
 def near(column):
     with duckdb.connect() as con:
         con.register("leaves", pa.table({"leaf": column}))
-        return sparse_matching._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
+        return distinct_values._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
 
 
 def test_values_that_are_near_are_numbered_in_their_order_and_far_ones_have_no_table():
@@ -268,7 +267,7 @@ def test_values_of_any_kind_are_numbered_as_they_are_listed(kind):
     leaves = pa.array([1, 0] if pa.types.is_boolean(kind) else [7, 5, 0, 9], width).cast(kind)
     with duckdb.connect() as con:
         con.register("leaves", pa.table({"leaf": leaves}))
-        found = sparse_matching._Listed(lambda text: con.sql(text).to_arrow_reader(3), "FROM leaves")
+        found = distinct_values._Listed(lambda text: con.sql(text).to_arrow_reader(3), "FROM leaves")
     given = found.leaves.to_pylist() * 2
     column = pa.chunked_array([pa.array(given[:3], kind), pa.array(given[3:], kind)])
     assert found.numbers(column).tolist() == [*range(len(leaves))] * 2

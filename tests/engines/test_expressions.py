@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.expressions import validated, validation
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, check_cast, is_missing_cast
+from sfumato.engines.duckdb.expressions import validation
 from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
-from sfumato.engines.duckdb.expressions.validation import ValidatedExpression
+from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, check_cast, is_missing_cast
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
 from sfumato.errors import ColumnError, QueryError, SfumatoError
 from sfumato.query.schema import Column, Kind
 from tests.support.expressions import AWKWARD, EVERYWHERE, NAMES, SCHEMA, expression, rows, signatures

@@ -11,7 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import syntax_tree
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.expressions import LONGEST, validated
+from sfumato.engines.duckdb.expressions.validation import LONGEST, validated
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Derive, Kind
 from tests.support.expressions import SCHEMA

@@ -17,8 +17,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.expressions import validated
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
+from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
 

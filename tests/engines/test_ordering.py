@@ -31,10 +31,10 @@ ELSEWHERE = {
     "analysis_sql.py": ["list_sort(list({"],  # sorted
     "distinct_values.py": ["list(leaves) AS ", "u, list(leaf) AS leaves FROM (", "list(leaf) AS leaves FROM (",
                     "flatten(list(", "list({'leaf': leaf, 'weight': weight}) AS ", "list({'leaf': leaf, 'weight': weight}) AS ",
-                    "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])"],  # sets, of which sizes are taken
+                    "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])",  # sets, of which sizes are taken
+                    " LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
     "bounding_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT ",  # both after order_by
                         ", list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
-    "sparse_matching.py": [" LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
     "combinations.py": [" LIMIT 1"],  # whether there is a row
     "post_processing.py": [") AS groups LIMIT "],  # of a released table
     "parquet.py": [" LIMIT 1"],  # whether there is a row

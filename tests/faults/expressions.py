@@ -32,7 +32,7 @@ FAULTS: list[Fault] = [
           "if held[0] > int(target[1]) - int(target[2]) or held[1] > int(target[2]):", "if held[0] > 38:", VALUES),
     Fault("a place that is missing is the first or last one", PARTS + "safe_parts.py",
           'part = over(f"CASE WHEN _0 IS NOT NULL THEN {within} END", once', 'part = over(f"{within}", once', VALUES),
-    Fault("a constant that does not fit its type passes", PARTS + "binding.py",
+    Fault("a constant that does not fit its type passes", PARTS + "safe_parts.py",
           "        if len(casts) == 1:\n            (cast,) = casts\n", "        if len(casts) == 1:\n            return\n            (cast,) = casts\n", REFUSED),
     # Times.
     Fault("an interval may lead out of the calendar", PARTS + "times.py",

@@ -20,7 +20,7 @@ FAULTS: list[Fault] = [
     Fault("infinite times in milliseconds are missing", ENGINE + "sanitized_columns.py",
           "infinite = (values == 2**63 - 1) | (values == 1 - 2**63) if is_time else", "infinite = values == 2**63 if is_time else", f"{PARQUET}::test_other_values_are_the_same_when_read_again"),
     Fault("dates of all calendars are read", ENGINE + "sanitized_columns.py",
-          "{time} BETWEEN {_TIMES} OR NOT isfinite", "{time} IS NOT NULL OR NOT isfinite", f"{HOSTILE}::test_times_beyond_every_calendar"),
+          "{time} BETWEEN {span} OR NOT isfinite", "{time} IS NOT NULL OR NOT isfinite", f"{HOSTILE}::test_times_beyond_every_calendar"),
     Fault("times of day beyond the day are read", ENGINE + "sanitized_columns.py",
           "within = f\"{name} >= {kind} '00:00:00' AND {name} < {kind} '24:00:00'\"", 'within = "true"', HOSTILE),
     Fault("zeros of both signs are two keys of a map", ENGINE + "sanitized_columns.py",
@@ -45,7 +45,7 @@ FAULTS: list[Fault] = [
     # Databases, paths and addresses.
     Fault("a text in a column of numbers stops SQLite's rows", ENGINE + "databases.py",
           "\"CASE typeof({0}) WHEN 'integer' THEN {0} END\"", '"{0}"', f"{DATABASES}::test_a_release_reads_what_it_needs"),
-    Fault("tables of a database are of several moments", ENGINE + "databases.py",
+    Fault("tables of a database are of several moments", ENGINE + "source.py",
           "token = _open.set(readers)", "token = _open.set(None)", f"{DATABASES}::test_all_tables_of_a_question_are_of_one_moment"),
     Fault("a message has the password of a database", ENGINE + "databases.py",
           'shown = f"postgresql://{host}/{unquote(database)}"', 'shown = f"postgresql://{unquote(place)}/{unquote(database)}"', f"{DATABASES}::test_no_error_has_the_password"),

@@ -9,7 +9,7 @@ from itertools import chain, combinations, combinations_with_replacement, produc
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.sparse_matching import matched
+from sfumato.engines.duckdb.distinct_values import matched
 from sfumato.framework import WHOLE
 from sfumato.transformations import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.distinct_values import max_matched

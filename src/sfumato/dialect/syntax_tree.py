@@ -332,7 +332,7 @@ NULL: Node = {
 }
 
 
-def said(error: duckdb.Error) -> str:
+def said(error: Exception) -> str:
     """Return the first line of a DuckDB error about SQL text that sees no table."""
     first = str(error).partition("\n")[0]
     return first.partition(": ")[2] or first

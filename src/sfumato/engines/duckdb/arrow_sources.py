@@ -20,12 +20,10 @@ from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.sanitized_columns import (
     described,
     parts,
-    sanitized,
-    sanitized_schema,
     within,
     within_types,
 )
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, check_names, no_rows, owned
+from sfumato.engines.duckdb.source import ROWS, Source, check_names, declared_rows, no_rows, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.files import whole_source
 
@@ -250,14 +248,9 @@ def _opened(
 
     def copy(cursor: duckdb.DuckDBPyConnection) -> None:
         batches = keep_open(reader())
-        schema = sanitized_schema(batches.schema)
-        typed = (
-            pa.RecordBatch.from_arrays([sanitized(c) for c in batch.columns], schema=schema)
-            for batch in batches
-        )
         # Interrupted once they were there, and not yet said to be, all rows would come a second time.
         cursor.execute(f"TRUNCATE {ROWS}")
-        with arriving(cursor, schema, typed):
+        with declared_rows(cursor, batches.schema, batches):
             cursor.execute(f"INSERT INTO {ROWS} FROM {within_types('arriving', kinds)}").fetchall()
         loaded.append(True)
 

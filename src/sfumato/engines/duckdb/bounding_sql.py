@@ -213,7 +213,7 @@ class BoundingSql:
         return "".join(f"{k}, " for k in self.keys)
 
     def _same_pair(self, left: str, right: str) -> str:
-        return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in ["u", *self.keys])
+        return _same(["u", *self.keys], left, right)
 
     @property
     def _chosen(self) -> bool:
@@ -221,12 +221,7 @@ class BoundingSql:
         public = self.query.public_keys
         most = public.num_rows if isinstance(public, pa.Table) else ALL_GROUPS
         limited = self.query.groups < most
-        return bool(self.keys) and limited and not self._in_part and self.query.total_rows is None
-
-    @property
-    def _in_part(self) -> bool:
-        """Whether contributions of a unit over the group limit are scaled, not chosen."""
-        return self.query.scaled
+        return bool(self.keys) and limited and not self.query.scaled and self.query.total_rows is None
 
     def _input(self, everybody: bool = False) -> str:
         unit = identifier(self.query.unit)
@@ -302,7 +297,7 @@ class BoundingSql:
     def _totals(self, pairs: str, leaves: Callable[[int], str]) -> dict[str, str]:
         """Return table expressions of bounded totals by group, weighted where contributions are scaled."""
         ctes: dict[str, str] = {}
-        if self._in_part:
+        if self.query.scaled:
             ctes |= weighted(pairs, self.query.groups)
             pairs = "kept"
         ctes["sums"] = self._sums(pairs)
@@ -334,13 +329,13 @@ class BoundingSql:
         if isinstance(s, DistinctMatched):
             unit = value_hash("pair.u", self.schema[self.query.unit].type_name)
             return f"SELECT DISTINCT {keys}{unit} AS u, leaf FROM {source}"
-        each = distinct_values.shares(s, f"pair.{having(index)}", self._in_part)
+        each = distinct_values.shares(s, f"pair.{having(index)}", self.query.scaled)
         return f"SELECT {keys}leaf, m * {each} AS one FROM {source}"
 
     def _bringing_one(self, index: int, s: distinct_values.Distinct, pairs: str) -> str:
         """Return a SELECT of the distinct values that units of one row contribute to groups."""
         one = (
-            f", {distinct_values.shares(s, '1', self._in_part)} AS one"
+            f", {distinct_values.shares(s, '1', self.query.scaled)} AS one"
             if isinstance(s, DistinctShared)
             else ""
         )
@@ -510,7 +505,7 @@ class BoundingSql:
         return f"FROM {sums} {order_by(self.keys, [f'{number} DESC'])} LIMIT {self.query.largest}"
 
     def _match(self, left: str, right: str) -> str:
-        return " AND ".join(f"{left}.{k} IS NOT DISTINCT FROM {right}.{k}" for k in self.keys) or "true"
+        return _same(self.keys, left, right)
 
 
 def each_of(first: str) -> str:
@@ -528,6 +523,10 @@ def written(ctes: Mapping[str, str], is_costly: bool = False) -> str:
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
     once = {} if is_costly else {"input": "NOT MATERIALIZED"}
     return ",\n".join(f"{name} AS {once.get(name, '')} (\n{body}\n)" for name, body in ctes.items())
+
+
+def _same(columns: Sequence[str], left: str, right: str) -> str:
+    return " AND ".join(f"{left}.{c} IS NOT DISTINCT FROM {right}.{c}" for c in columns) or "true"
 
 
 def _texts(columns: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined_rows import Rows, of_units, reached, source_of, united
-from sfumato.engines.duckdb.expressions import MOST_HELD
+from sfumato.engines.duckdb.expressions.texts import MOST_HELD
 from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, row_identity
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.row_steps import MOST_STEPS, Size, Taken, column_of

@@ -30,14 +30,13 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import canonical
 from sfumato.engines.duckdb.resources import keep_open
 from sfumato.engines.duckdb.sanitized_columns import described, within_types
-from sfumato.engines.duckdb.source import arriving
+from sfumato.engines.duckdb.source import arriving, declared_rows
 from sfumato.engines.duckdb.stages import (
     ForeignKeyJoin,
     Payload,
     Stages,
     Types,
     as_stream,
-    declared_rows,
     in_one_order,
     parts_of,
 )

@@ -14,7 +14,7 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import checked_timezone
-from sfumato.engines.duckdb.expressions import ValidatedExpression, validated
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat

@@ -153,7 +153,7 @@ def closed(
         locked: whether no statement may change a setting, and errors say as JSON where in the text they are.
     """
     memory = Resources(memory_bytes=resources.memory_bytes)
-    return _checked_out(timezone, memory, given="locked" if locked else "closed")
+    return checked_out(timezone, memory, given="locked" if locked else "closed")
 
 
 def checked_timezone(name: str, zone: object) -> str:
@@ -192,37 +192,27 @@ def session_factory(
     timezone: str = UTC, resources: Resources = DEFAULTS
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
     """Return a function that checks out database sessions in one time zone."""
-    return partial(_checked_out, timezone, resources)
+    return partial(checked_out, timezone, resources)
 
 
+@contextmanager
 def checked_out(
     timezone: str = UTC,
     resources: Resources = DEFAULTS,
     *,
     large_texts: bool = False,
     own_types: bool = False,
+    given: str = "",
     leaves_nothing: bool = False,
-) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Check out a session of a pooled database, which nobody else has meanwhile.
 
     What it is to keep must be temporary. A result that is still to be read holds the database.
 
     Args:
+        given: how closed the database is, if it is.
         leaves_nothing: whether all its statements describe and set nothing, so that no look is needed after.
     """
-    return _checked_out(timezone, resources, large_texts, own_types, leaves_nothing=leaves_nothing)
-
-
-@contextmanager
-def _checked_out(
-    timezone: str,
-    resources: Resources,
-    large_texts: bool = False,
-    own_types: bool = False,
-    given: str = "",
-    *,
-    leaves_nothing: bool = False,
-) -> Iterator[duckdb.DuckDBPyConnection]:
     here = process()
     kind = _Kind(here, timezone, resources, large_texts, own_types, given)
     _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)

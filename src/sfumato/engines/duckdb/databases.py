@@ -10,7 +10,6 @@ import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,8 +24,8 @@ from sfumato.engines.duckdb.column_types import base_type, cast
 from sfumato.engines.duckdb.connection import session_factory
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.sanitized_columns import described, sanitized, sanitized_schema, within_types
-from sfumato.engines.duckdb.source import Source, arriving, no_rows
+from sfumato.engines.duckdb.sanitized_columns import described, within_types
+from sfumato.engines.duckdb.source import Source, declared_rows, no_rows, one_snapshot
 from sfumato.errors import EngineError, SfumatoError, in_own_words, nearest, shown
 from sfumato.files import whole_source
 from sfumato.query import sizes
@@ -96,43 +95,12 @@ class Address:
         return f"{self.database}/{self.table}"
 
 
-_open: ContextVar[dict[str, Reader] | None] = ContextVar("_open", default=None)
-
-
-@contextmanager
-def one_snapshot() -> Iterator[None]:
-    """Read all tables of a database in this block in one transaction."""
-    if _open.get() is not None:
-        yield
-        return
-    readers: dict[str, Reader] = {}
-    token = _open.set(readers)
-    try:
-        yield
-    finally:
-        _open.reset(token)
-        for reader in readers.values():
-            _close(reader)
-
-
 @contextmanager
 def _connected(address: Address) -> Iterator[Reader]:
-    readers = _open.get()
-    if readers is not None:
+    with one_snapshot() as readers:
         if address.key not in readers:
             readers[address.key] = address.connect()
         yield readers[address.key]
-        return
-    reader = address.connect()
-    try:
-        yield reader
-    finally:
-        _close(reader)
-
-
-def _close(reader: Reader) -> None:
-    with suppress(Exception), in_own_words():
-        reader.close()
 
 
 def open_table(
@@ -179,14 +147,12 @@ def open_table(
             f"(SELECT {', '.join(_cast(one) for one in chosen)} FROM arriving)",
             [(one.name, base_type(one.kind)) for one in chosen],
         )
-        with _connected(address) as reader, closing(reader.batches(address.table, chosen)) as batches:
-            schema = sanitized_schema(_schema(chosen))
-            typed = (
-                pa.RecordBatch.from_arrays([sanitized(column) for column in batch.columns], schema=schema)
-                for batch in batches
-            )
-            with arriving(session, schema, typed):
-                session.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {text} FROM {inside}")
+        with (
+            _connected(address) as reader,
+            closing(reader.batches(address.table, chosen)) as batches,
+            declared_rows(session, _schema(chosen), batches),
+        ):
+            session.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {text} FROM {inside}")
 
     return Source(address.name, table, columns, session, pending=load, files=address.files, anywhere=True)
 

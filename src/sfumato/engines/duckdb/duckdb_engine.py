@@ -290,7 +290,7 @@ class DuckDBEngine(Owned):
                 "its owner, or try question.preview(...), which reads no row"
             )
 
-    def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
+    def check_release(self, plan: Plan[Any, Any], unsafe_words: Words | None) -> None:
         """Refuse a release with known noise on a table for analysts, or with joins that make too much.
 
         Raises:
@@ -298,7 +298,8 @@ class DuckDBEngine(Owned):
         """
         if unsafe_words is not None:
             self.check_shown("unsafe_words")
-        check_joined_rows(self.origin.how, _counted, _alike)
+        if self.origin.how is not None:
+            check_joined_rows(self.origin.how, _counted, _alike)
 
     def for_analysts(self) -> DuckDBEngine:
         """Return an engine on the same rows that admits releases alone, and no exact look at the rows."""
@@ -454,9 +455,7 @@ class DuckDBEngine(Owned):
         pay: ChargeBudget = no_charge,
     ) -> TopRelease:
         """Return the DuckDB engine's release of the largest groups; it is drawn on first access."""
-        if unsafe_words is not None:
-            self.check_shown("unsafe_words")
-        check_joined_rows(self.origin.how, _counted, _alike)
+        self.check_release(plan, unsafe_words)
         made = TopRelease(plan, unsafe_words)
         made._take(pay())
         return made

@@ -28,6 +28,7 @@ from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.sanitized_columns import (
     decoded,
     described,
+    described_or_none,
     may_become_null,
     parts,
     sanitized,
@@ -36,7 +37,7 @@ from sfumato.engines.duckdb.sanitized_columns import (
     within,
 )
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
-from sfumato.errors import EngineError, in_own_words
+from sfumato.errors import EngineError
 from sfumato.query import sizes
 from sfumato.sql_text import identifier, literal
 
@@ -122,7 +123,7 @@ class ParquetFiles:
         """
         session = session_factory(resources=self.resources)
         with checked_out(resources=self.resources, leaves_nothing=True) as connection:
-            kinds = self._described(connection, self.relation)
+            kinds = described_or_none(connection, self.relation)
             told = self._told(kinds or ())
             if kinds is None or told is None:
                 raise EngineError(
@@ -148,13 +149,6 @@ class ParquetFiles:
         """SQL behind FROM that reads the Parquet files."""
         return f"read_parquet([{', '.join(map(literal, self.files))}])"
 
-    def _described(
-        self, connection: duckdb.DuckDBPyConnection, relation: str
-    ) -> list[tuple[str, str]] | None:
-        with suppress(Exception), in_own_words():
-            return described(connection, relation)
-        return None
-
     def _check_alike(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Refuse Parquet files that differ in columns, or have a column that a folder names too.
 
@@ -163,7 +157,7 @@ class ParquetFiles:
         first: dict[str, str] = {}
         for file in self.files:
             alone = f"read_parquet({literal(file)}, hive_partitioning = false)"
-            kinds = dict(self._described(connection, alone) or ())
+            kinds = dict(described_or_none(connection, alone) or ())
             first = first or kinds
             other = sorted(set(kinds.items()) ^ set(first.items()))
             if other or not kinds:

@@ -7,7 +7,8 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.expressions import LONGEST, MOST_HELD, ValidatedExpression, validated
+from sfumato.engines.duckdb.expressions.texts import MOST_HELD
+from sfumato.engines.duckdb.expressions.validation import LONGEST, ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source, check_names
 from sfumato.errors import QueryError, in_own_words
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step

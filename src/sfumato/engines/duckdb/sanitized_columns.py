@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb.connection import checked_out
+from sfumato.errors import in_own_words
 from sfumato.query.schema import FLOATS
 from sfumato.sql_text import identifier, literal
 
-_LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType]], ...] = (
-    (pa.types.is_map, pa.map_),
-    (pa.types.is_list, pa.list_),
-    (pa.types.is_large_list, pa.large_list),
-    (pa.types.is_list_view, pa.list_view),
-    (pa.types.is_large_list_view, pa.large_list_view),
+# What tells a type with offsets, makes it of its parts, and makes arrays of it.
+_LISTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., pa.DataType], Any], ...] = (
+    (pa.types.is_map, pa.map_, pa.MapArray),
+    (pa.types.is_list, pa.list_, pa.ListArray),
+    (pa.types.is_large_list, pa.large_list, pa.LargeListArray),
+    (pa.types.is_list_view, pa.list_view, pa.ListViewArray),
+    (pa.types.is_large_list_view, pa.large_list_view, pa.LargeListViewArray),
 )
 # A name in quotes, or an ENUM with its labels, which may be none.
 _ENUM = re.compile(r"""("(?:[^"]|"")*")|\bENUM\((?:'(?:[^']|'')*'(?:, )?)*\)""")
@@ -109,7 +113,7 @@ def with_parts(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
     """Return a nested Arrow type with other fields in the places of its `parts`."""
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(*fields, kind.list_size)
-    made = next((made for is_one, made in _LISTS if is_one(kind)), None)
+    made = next((made for is_one, made, _ in _LISTS if is_one(kind)), None)
     return pa.struct(fields) if made is None else made(*fields)
 
 
@@ -171,6 +175,14 @@ _KEPT = re.compile(
 _DAYS = "DATE '0001-01-01' AND DATE '9999-12-31'"
 _TIMES = "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
 INSTANTS = "TIMESTAMPTZ '0001-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"
+# The type, if it is another, as which dates and times are read, and between what.
+_CALENDARS = {
+    "DATE": ("", _DAYS),
+    "TIMESTAMP": ("", _TIMES),
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), ("TIMESTAMP", _TIMES)),
+    "TIMESTAMP WITH TIME ZONE": ("", INSTANTS),
+    "TIMESTAMPTZ_NS": ("TIMESTAMPTZ", INSTANTS),
+}
 
 
 def within_types(
@@ -230,14 +242,10 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
         # the smallest and largest values that Parquet names leave out NaN, which it takes for the largest, so
         # that whether a row with NaN passes a condition would follow from the rows beside it.
         return f"CASE WHEN isnan({name}) THEN 'nan'::{kind} ELSE {name} END"
-    if kind == "DATE":
-        return f"CASE WHEN {name} BETWEEN {_DAYS} OR NOT isfinite({name}) THEN {name} END"
-    if kind in ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
-        time = name if kind == "TIMESTAMP" else f"TRY_CAST({name} AS TIMESTAMP)"
-        return f"CASE WHEN {time} BETWEEN {_TIMES} OR NOT isfinite({time}) THEN {time} END"
-    if kind in ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"):
-        time = name if kind != "TIMESTAMPTZ_NS" else f"TRY_CAST({name} AS TIMESTAMPTZ)"
-        return f"CASE WHEN {time} BETWEEN {INSTANTS} OR NOT isfinite({time}) THEN {time} END"
+    if kind in _CALENDARS:
+        read_as, span = _CALENDARS[kind]
+        time = f"TRY_CAST({name} AS {read_as})" if read_as else name
+        return f"CASE WHEN {time} BETWEEN {span} OR NOT isfinite({time}) THEN {time} END"
     if kind in ("TIME", "TIME_NS"):
         within = f"{name} >= {kind} '00:00:00' AND {name} < {kind} '24:00:00'"
         time = name if kind == "TIME" else f"TRY_CAST({name} AS TIME)"
@@ -258,6 +266,13 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
 def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]]:
     """Return names and types of the columns of a relation; no row is read."""
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
+
+
+def described_or_none(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]] | None:
+    """Return names and types of the columns of a relation; None where it cannot be read."""
+    with suppress(Exception), in_own_words():
+        return described(connection, relation)
+    return None
 
 
 def within(
@@ -341,15 +356,11 @@ def _sanitized_nested(column: pa.Array) -> pa.Array:
     kind, absent = with_parts(kind, fields), column.is_null()
     if pa.types.is_struct(kind):
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=absent)
-    if pa.types.is_map(kind):
-        return pa.MapArray.from_arrays(column.offsets, *arrays, type=kind, mask=absent)
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(*arrays, type=kind, mask=absent)
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-        views = pa.ListViewArray if pa.types.is_list_view(kind) else pa.LargeListViewArray
-        return views.from_arrays(column.offsets, column.sizes, *arrays, type=kind, mask=absent)
-    lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
-    return lists.from_arrays(column.offsets, *arrays, type=kind, mask=absent)
+    lists = next(array for is_one, _, array in _LISTS if is_one(kind))
+    places = [column.offsets, column.sizes] if hasattr(column, "sizes") else [column.offsets]
+    return lists.from_arrays(*places, *arrays, type=kind, mask=absent)
 
 
 def decoded(column: pa.DictionaryArray) -> pa.Array:

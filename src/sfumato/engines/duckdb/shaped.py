@@ -13,6 +13,7 @@ from math import ceil, floor
 import duckdb
 import numpy as np
 
+from sfumato.dialect.syntax_tree import said
 from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, is_copied, moved, source_of
 from sfumato.engines.duckdb.connection import UTC, closed, session_factory
 from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, row_identity
@@ -307,7 +308,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
 
 def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
     def refused(error: Exception) -> QueryError:
-        return QueryError(f"a SELECT of public tables alone: {_first(error)}")
+        return QueryError(f"a SELECT of public tables alone: {said(error)}")
 
     with in_own_words(refused, duckdb.Error), _empty(parts) as here:
         return described(here, f"({sql})")
@@ -333,9 +334,4 @@ def _failed(error: Exception) -> EngineError:
             "a SELECT of public tables that stands for one value gives several rows; make them one, as with "
             "an aggregate, or ORDER BY and LIMIT 1"
         )
-    return EngineError(f"a SELECT of public tables alone failed: {_first(error)}")
-
-
-def _first(error: Exception) -> str:
-    first = str(error).partition("\n")[0]
-    return first.partition(": ")[2] or first
+    return EngineError(f"a SELECT of public tables alone failed: {said(error)}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import field, replace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import UTC
 from sfumato.engines.duckdb.resources import keep_open
+from sfumato.engines.duckdb.sanitized_columns import sanitized, sanitized_schema
 from sfumato.errors import EngineError, in_own_words
 from sfumato.sql_text import literal
 
@@ -125,6 +128,48 @@ def arriving(
                 raise
             raise interrupts[0] from None
     connection.unregister("arriving")
+
+
+@contextmanager
+def declared_rows(
+    connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[None]:
+    """Register batches of declared columns, sanitized, as the table `arriving`."""
+    schema = sanitized_schema(rows)
+    with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
+        yield
+
+
+def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+    """Return a batch under the declared schema, sanitized.
+
+    A time zone's name or a width of offsets may differ from what is declared.
+    """
+    columns = [sanitized(c) for c in batch.columns]
+    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows)
+
+
+# Connections to databases, by address, that are open in this block.
+_open: ContextVar[dict[str, Any] | None] = ContextVar("_open", default=None)
+
+
+@contextmanager
+def one_snapshot() -> Iterator[dict[str, Any]]:
+    """Read all tables of a source's database in this block in one transaction."""
+    readers = _open.get()
+    if readers is not None:
+        yield readers
+        return
+    readers = {}
+    token = _open.set(readers)
+    try:
+        yield readers
+    finally:
+        _open.reset(token)
+        for reader in readers.values():
+            with suppress(Exception), in_own_words():
+                reader.close()
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

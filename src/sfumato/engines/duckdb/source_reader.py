@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql
-from sfumato.engines.duckdb.databases import one_snapshot
+from sfumato.engines.duckdb.distinct_values import known, numbered
 from sfumato.engines.duckdb.resources import Resources, keep_open, spill_folder
-from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.sparse_matching import known, numbered
+from sfumato.engines.duckdb.source import Source, one_snapshot
 from sfumato.errors import EngineError, in_own_words
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Schema

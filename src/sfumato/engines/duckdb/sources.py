@@ -7,7 +7,7 @@ import decimal
 import os
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import lru_cache
@@ -85,10 +85,12 @@ def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
     columns, texts = [], []
     for i, name in enumerate(names):
         column = frame.iloc[:, i]
-        if _of_objects(column.dtype):
+        categories = getattr(column.dtype, "categories", None)
+        kind = str(column.dtype if categories is None else categories.dtype)
+        if kind == "object":
             columns.append(_texts(column))
             texts.append(name)
-        elif _is_string(column.dtype):
+        elif kind in ("str", "string"):
             columns.append(_strings(column))
         else:
             columns.append(_typed(name, column))
@@ -102,17 +104,6 @@ def _typed(name: str, column: Any) -> pa.Array:
         f"scan: the column {name!r} of the pandas frame ({column.dtype}) is of a type that Arrow lacks; make "
         "it numbers, text or dates, or drop it"
     )
-
-
-def _of_objects(dtype: Any) -> bool:
-    categories = getattr(dtype, "categories", None)
-    inner = dtype if categories is None else categories.dtype
-    return bool(str(inner) == "object")
-
-
-def _is_string(dtype: Any) -> bool:
-    categories = getattr(dtype, "categories", None)
-    return str(dtype if categories is None else categories.dtype) in ("str", "string")
 
 
 def _strings(column: Any) -> pa.Array:
@@ -282,10 +273,9 @@ def open_source(
         return open_relation(source, resources)
     if isinstance(source, DummyRows):
         return open_dummy(source, resources)
-    if isinstance(source, pa.Schema):
-        return _open_arrow("Arrow schema", source, resources=resources)
-    if isinstance(source, pa.Table):
-        return _open_arrow("Arrow table", source, resources=resources)
+    if isinstance(source, (pa.Schema, pa.Table)):
+        name = "Arrow table" if isinstance(source, pa.Table) else "Arrow schema"
+        return _open_arrow(name, source, resources=resources)
     if isinstance(source, pa.RecordBatch):
         return _open_arrow("Arrow batch", pa.Table.from_batches([source]), resources=resources)
     match type(source).__module__.partition(".")[0], type(source).__name__:
@@ -293,7 +283,7 @@ def open_source(
             opened = open_source(_collected(source), resources=resources)
             return replace(opened, files=files_of_lazy_frame(source))
         case "polars", "DataFrame":
-            return _open_frame("Polars frame", source, lambda frame: frame.to_arrow(), resources)
+            return _open_polars(source, resources)
     if is_dataset(source):
         return open_dataset(source, resources)
     if (stream := open_stream(source, resources)) is not None:
@@ -348,23 +338,20 @@ def _collected(frame: Any) -> Any:
     raise EngineError("scan: the lazy Polars frame cannot be computed; collect() it to see why")
 
 
-def _open_frame(name: str, frame: Any, read: Callable[[Any], pa.Table], resources: Resources) -> Source:
-    check_names([str(column) for column in frame.columns])
+def _open_polars(frame: Any, resources: Resources) -> Source:
+    name = "Polars frame"
+    check_names(list(frame.columns))
     with suppress(Exception):
-        return _open_arrow(name, read(frame), resources=resources)
+        return _open_arrow(name, frame.to_arrow(), resources=resources)
     for column in frame.columns:
-        if _converted(frame, column, read) is None:
-            raise EngineError(
-                f"scan: the column {column!r} of the {name} ({frame[column].dtype}) is of a type that Arrow "
-                "lacks; make it numbers, text or dates, or drop it"
-            )
-    return _open_arrow(name, read(frame), resources=resources)
-
-
-def _converted(frame: Any, column: str, read: Callable[[Any], pa.Table]) -> pa.Table | None:
-    with suppress(Exception):
-        return read(frame[[column]])
-    return None
+        with suppress(Exception):
+            frame[[column]].to_arrow()
+            continue
+        raise EngineError(
+            f"scan: the column {column!r} of the {name} ({frame[column].dtype}) is of a type that Arrow "
+            "lacks; make it numbers, text or dates, or drop it"
+        )
+    return _open_arrow(name, frame.to_arrow(), resources=resources)
 
 
 def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:

@@ -33,13 +33,13 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
 from sfumato.engines.duckdb.combined_rows import foreign_key_rows
 from sfumato.engines.duckdb.connection import checked_out
+from sfumato.engines.duckdb.distinct_values import numbered
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import canonical, compared, cut_by, order_by
 from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memory, spill_folder
-from sfumato.engines.duckdb.sanitized_columns import described, sanitized, sanitized_schema, within_types
-from sfumato.engines.duckdb.source import ROWS, arriving, no_rows
+from sfumato.engines.duckdb.sanitized_columns import described, within_types
+from sfumato.engines.duckdb.source import ROWS, arriving, declared_rows, no_rows
 from sfumato.engines.duckdb.source_reader import batches, cause
-from sfumato.engines.duckdb.sparse_matching import numbered
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.int128_array import int64_values
 from sfumato.ownership import process
@@ -202,9 +202,7 @@ class Stages:
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up the second stage's totals of one shard of groups from several parts."""
-        with in_own_words(_stopped, Exception), self._connection() as connection:
-            _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in parts_of(connection, self._sql.joined_totals())]
+        return self._in_one(payloads, self._sql.joined_totals())
 
     def collected(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Return what one shard of groups sends to where all groups meet, after the second stage.
@@ -212,9 +210,13 @@ class Stages:
         It is the shard's totals; where the question is of the largest groups, those of the largest here.
         `merged`, of what all shards sent, finds the largest of them all.
         """
+        return self._in_one(payloads, self._sql.collected())
+
+    def _in_one(self, payloads: Iterable[bytes], text: str) -> list[bytes]:
+        """Return what SQL of the stages makes of the totals of one shard of groups."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in parts_of(connection, self._sql.collected())]
+            return [p.data for p in parts_of(connection, text)]
 
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
@@ -308,16 +310,6 @@ class Stages:
         connection.unregister("arriving")
 
 
-@contextmanager
-def declared_rows(
-    connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Iterator[None]:
-    """Register a worker's batches of declared columns as the table `arriving`."""
-    schema = sanitized_schema(rows)
-    with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
-        yield
-
-
 class _Counted:
     """A stage's batches, and how many rows they have had.
 
@@ -337,16 +329,6 @@ def _take(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the first stage's table of the rows that arrive."""
     rows = within_types("arriving", described(connection, "arriving"))
     connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
-
-
-def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
-    """Return a worker's batch under the declared schema, sanitized.
-
-    A time zone's name or a width of offsets may differ from what is declared.
-    """
-    columns = [sanitized(c) for c in batch.columns]
-    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=rows)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, payloads: Iterable[bytes]) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
 from sfumato.engines.duckdb.column_types import MISSING, SAMPLE, Types, inferred_types, reads_as
-from sfumato.engines.duckdb.sanitized_columns import described, is_nested, parts_of, within
+from sfumato.engines.duckdb.sanitized_columns import described_or_none, is_nested, parts_of, within
 from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
 from sfumato.engines.duckdb.text_lines import Csv, first_line, json_lines
 from sfumato.errors import EngineError, in_own_words, shown
@@ -366,7 +366,7 @@ def _sample(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> pa.Table
 def _inferred_json(path: str, files: Sequence[str], connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Guess column types of JSON files from their first rows."""
     listed = ", ".join(map(literal, files))
-    found = _described(connection, f"read_json([{listed}], {_LINES})")
+    found = described_or_none(connection, f"read_json([{listed}], {_LINES})")
     if not found or [name for name, _ in found] == ["json"]:
         raise column_types.not_inferred(path)
     cursor = connection.cursor()
@@ -439,9 +439,3 @@ def _of_json(name: str, kind: str) -> str:
     else:
         value = f"TRY_CAST(json_extract(line, {_pointer(name)}) AS {kind})"
     return f"TRY({value})"
-
-
-def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]] | None:
-    with suppress(Exception), in_own_words():
-        return described(connection, relation)
-    return None

@@ -13,8 +13,8 @@ from functools import partial
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.syntax_tree import Node, NotSql, parsed, written
-from sfumato.engines.duckdb.expressions import ValidatedExpression, validated
-from sfumato.engines.duckdb.expressions.binding import type_of
+from sfumato.engines.duckdb.expressions.safe_parts import type_of
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import FLOATS, INTEGERS, Schema

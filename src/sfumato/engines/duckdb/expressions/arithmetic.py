@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from sfumato.dialect.syntax_tree import Node, ask, made
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.safe_parts import (
     SPANS,
-    Form,
+    DoesNotBind,
     Part,
     Span,
     Unsafe,
-    constants,
     fits,
     named,
     not_zero,
@@ -286,23 +284,3 @@ def _rounded_whole(node: Node, name: str, parts: list[Part], zeros: int) -> Part
         wide = over(f"CASE WHEN _0 BETWEEN {lowest} AND {last}::HUGEINT THEN _0 END", once(wide))
         within = _LEAST, _MOST
     return tried(replace(plain(node, name, [wide, parts[1]]), within=within), _narrowest(within))
-
-
-_PLAIN = (
-    "** ^ ~ >> acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot degrees even exp "
-    "gamma isfinite isinf isnan lgamma ln log log10 log2 nextafter pi pow power radians sign signbit sin "
-    "sinh sqrt tan tanh"
-)
-_ROUNDED = "round round_even trunc ceil ceiling floor"
-
-FORMS: dict[str, Form] = {
-    **dict.fromkeys(_PLAIN.split(), plain),
-    **dict.fromkeys(_SIGNS, _arithmetic),
-    "/": _divided,
-    **dict.fromkeys(("&", "|", "xor"), _of_bits),
-    **dict.fromkeys(("@", "abs"), _absolute),
-    "bit_count": _bit_count,
-    **dict.fromkeys(_ROUNDED.split(), constants(1, then=_rounded)),
-    "vector_norm": _norm,
-    "vector_steps": _steps,
-}

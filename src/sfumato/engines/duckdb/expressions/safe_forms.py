@@ -7,7 +7,7 @@ TRY_CAST, and what raises on some arguments is not given these. TRY around the w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -15,23 +15,24 @@ import duckdb
 
 from sfumato.dialect.syntax_tree import Node, ask, children, descendants, made, said, with_children, written
 from sfumato.engines.duckdb.expressions import arithmetic, texts, times
-from sfumato.engines.duckdb.expressions.binding import (
-    DoesNotBind,
-    cast_type,
-    type_of,
-    types_of_constants,
-)
 from sfumato.engines.duckdb.expressions.safe_parts import (
+    FUNCTIONS,
     SPANS,
+    DoesNotBind,
     Form,
     Part,
     Unsafe,
+    cast_type,
+    constants,
     document,
     not_zero,
     once,
     place,
+    placed,
     plain,
     tried,
+    type_of,
+    types_of_constants,
 )
 from sfumato.query import sizes
 
@@ -124,8 +125,9 @@ def _part(node: Node, parts: list[Part]) -> Part:
             case "FUNCTION", _:
                 name = node["function_name"].lower()
                 part = FORMS[name](node, name, parts)
-                within = _WITHIN.get(name) if part.type_name in SPANS else None
-                return part if within is None else replace(part, within=within)
+                if (bits := FUNCTIONS[name]["bits"]) and part.type_name in SPANS:
+                    return replace(part, within=(-(2 ** int(bits)), 2 ** int(bits)))
+                return part
             case "CAST", _:
                 if _cast(node) == "JSON" and parts[0].type_name == "VARCHAR":
                     return document(parts[0])
@@ -198,27 +200,19 @@ def _extreme(node: Node, name: str, parts: list[Part]) -> Part:
     return replace(whole, node=made(f"{name}({', '.join(['_0', '_1'][: len(values)])})", *values))
 
 
-# Whole numbers of years, hours, characters and bits are from -2^40 to 2^40: a text has 2^32 bytes at most, an
-# interval fewer hours. So year * 10000 + month * 100 + day is a BIGINT, as it would be without a wider type.
-_COUNTS = (
-    "array_position", "ascii", "bit_length", "century", "char_length", "character_length",
-    "date_part", "datepart", "day", "dayofmonth", "dayofweek", "dayofyear", "decade", "era",
-    "hour", "instr", "isodow", "isoyear", "json_array_length", "len", "length", "length_grapheme",
-    "list_position", "microsecond", "millennium", "millisecond", "minute", "month", "octet_length",
-    "ord", "position", "quarter", "second", "sign", "strlen", "strpos", "unicode", "week", "weekday",
-    "weekofyear", "year", "yearweek",
-)  # fmt: skip
-# Differences of times, in microseconds, are farther apart.
-_WITHIN = dict.fromkeys(_COUNTS, (-(2**40), 2**40)) | dict.fromkeys(
-    ("date_diff", "datediff"), (-(2**60), 2**60)
-)
+def _forms() -> Iterator[tuple[str, Form]]:
+    """Yield the form of each function that an expression may call."""
+    modules = {"": globals(), "arithmetic": vars(arithmetic), "times": vars(times), "texts": vars(texts)}
+    for name, row in FUNCTIONS.items():
+        module, _, function = row["form"].rpartition(".")
+        fixed, places = (tuple(map(int, row[column].split())) for column in ("constants", "places"))
+        if fixed:
+            yield name, constants(*fixed, then=modules[module][function])
+        elif function:
+            yield name, placed(*places) if places else modules[module][function]
 
-# What an expression may call: functions of their arguments alone. Each was tried on hostile arguments of
-# every type that it takes; one that is not listed may be safe, but nobody has looked.
-FORMS: dict[str, Form] = {
-    **arithmetic.FORMS, **times.FORMS, **texts.FORMS,
-    "if": _if, "ifnull": _if_null, "nullif": _null_if, "greatest": _extreme, "least": _extreme,
-}  # fmt: skip
+
+FORMS: dict[str, Form] = dict(_forms())
 # Of constants alone, which are computed before a row is read: INTERVAL 3 MONTH is to_months(3).
 OF_CONSTANTS = {
     "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds",

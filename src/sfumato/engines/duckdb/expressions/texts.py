@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 
 from sfumato.dialect.syntax_tree import Node, ask, children, descendants
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind
 from sfumato.engines.duckdb.expressions.safe_parts import (
     DATED,
-    Form,
+    FUNCTIONS,
+    DoesNotBind,
     Part,
     Unsafe,
-    constants,
     document,
     nested,
     once,
@@ -33,25 +32,7 @@ MOST_HELD = 128
 # How many characters a pattern may have with its repetitions written out.
 LARGEST_PATTERN = 2000
 
-_TEXTS = (
-    "greatest lcase least left left_grapheme lower ltrim nfc_normalize regexp_extract regexp_full_match "
-    "regexp_matches regexp_replace replace reverse right right_grapheme rtrim split_part strftime "
-    "strip_accents substr substring substring_grapheme translate trim ucase upper"
-)
 _EACH = ("||", "concat", "concat_ws", "list_value")
-# A list of 4,096 texts has 16 bytes for each, and more where it grows.
-_LISTS = "split str_split str_split_regex string_split string_split_regex string_to_array"
-# A vector of 4,096 numbers takes 32 kB, as a list and as what is made of it.
-_VECTORS = "list_transform"
-_DOCUMENTS = (
-    "->> json_array_length json_exists json_extract json_extract_string json_type json_valid json_value"
-)
-_HELD = {
-    **dict.fromkeys(_TEXTS.split(), 1),
-    **dict.fromkeys(_LISTS.split(), 16),
-    **dict.fromkeys(_VECTORS.split(), 16),
-    **dict.fromkeys(_DOCUMENTS.split(), 6),
-}
 _TOKEN = re.compile(
     r"\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\((?:\?(?:P?<\w+>|[-imsU]*:?))?|\{\d+(?:,\d*)?\}|.",
     re.DOTALL,
@@ -69,7 +50,7 @@ def held(node: Node) -> int:
 def _held(node: Node) -> int:
     if node["class"] == "FUNCTION":
         name = node["function_name"].lower()
-        return len(children(node)) if name in _EACH else _HELD.get(name, 0)
+        return len(children(node)) if name in _EACH else int(FUNCTIONS.get(name, {}).get("texts") or 0)
     if node["class"] == "CAST":
         return {"VARCHAR": 1, "JSON": 6}.get(node["type_expr"]["type_name"].upper(), 0)
     return int(node["type"] == "ARRAY_SLICE")
@@ -164,6 +145,7 @@ def _split_by_pattern(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 def _split(node: Node, name: str, parts: list[Part]) -> Part:
+    """Cut a text; nfc_normalize sorts the marks of a letter, of which there may be millions, slowly."""
     return plain(node, name, [_cut(parts[0]), *parts[1:]])
 
 
@@ -185,15 +167,6 @@ def _escaped(node: Node, name: str, parts: list[Part]) -> Part:
         if any(character == escape and next(rest, None) is None for character in rest):
             raise Unsafe(parts[1].node, "is a pattern that ends with its escape character")
     return plain(node, name, parts)
-
-
-def _placed(*numbers: int) -> Form:
-    """Return a form whose arguments of these numbers are places in a text or list."""
-
-    def form(node: Node, name: str, parts: list[Part]) -> Part:
-        return plain(node, name, [place(p) if i in numbers else p for i, p in enumerate(parts)])
-
-    return form
 
 
 def _list(node: Node, name: str, parts: list[Part]) -> Part:
@@ -221,34 +194,3 @@ def _json(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _is_json(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(node, name, list(map(short_document, parts)))
-
-
-_PLAIN = (
-    "^@ ~~ !~~ ~~* !~~* ~~~ ascii bit_length char_length character_length contains ends_with instr lcase "
-    "length length_grapheme len lower ltrim md5 octet_length ord position prefix reverse rtrim "
-    "sha1 sha256 starts_with strip_accents strlen strpos suffix translate trim ucase unicode upper "
-    "array_contains array_position list_contains list_has list_position element_at struct_extract "
-    "constant_or_null hash"
-)
-_ESCAPES = "like_escape not_like_escape ilike_escape not_ilike_escape"
-_JSON = "->> json_array_length json_exists json_extract json_extract_string json_type json_value"
-
-FORMS: dict[str, Form] = {
-    **dict.fromkeys(_PLAIN.split(), plain),
-    **dict.fromkeys(_ESCAPES.split(), constants(1, 2, then=_escaped)),
-    **dict.fromkeys(("regexp_full_match", "regexp_matches"), constants(1, 2, then=_matched)),
-    "regexp_extract": constants(1, 2, 3, then=_matched),
-    "regexp_replace": constants(1, 2, 3, then=_replaced),
-    "replace": constants(1, 2, then=_replaced),
-    **dict.fromkeys(("||", "concat", "concat_ws"), _joined),
-    **dict.fromkeys(("split", "str_split", "string_split", "string_to_array"), _split),
-    "nfc_normalize": _split,  # it sorts the marks of a letter, of which there may be millions, slowly
-    **dict.fromkeys(("str_split_regex", "string_split_regex"), constants(1, 2, then=_split_by_pattern)),
-    "split_part": _split_part,
-    **dict.fromkeys(("left", "left_grapheme", "right", "right_grapheme"), _placed(1)),
-    **dict.fromkeys(("substr", "substring", "substring_grapheme"), _placed(1, 2)),
-    **dict.fromkeys(("array_extract", "list_element", "list_extract"), _placed(1)),
-    "list_value": _list,
-    "json_valid": _is_json,
-    **dict.fromkeys(_JSON.split(), constants(1, then=_json)),
-}

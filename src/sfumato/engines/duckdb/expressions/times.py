@@ -11,7 +11,6 @@ import duckdb
 from sfumato.dialect.syntax_tree import Node, ask
 from sfumato.engines.duckdb.expressions.safe_parts import (
     DATED,
-    Form,
     Part,
     Unsafe,
     constants,
@@ -141,7 +140,7 @@ def _formatted(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 def _parsed(node: Node, name: str, parts: list[Part]) -> Part:
-    return FORMS["try_strptime"](renamed(node, "try_strptime"), name, parts)
+    return constants(1, then=_read)(renamed(node, "try_strptime"), name, parts)
 
 
 def _read(node: Node, name: str, parts: list[Part]) -> Part:
@@ -186,23 +185,3 @@ def _in_zone(node: Node, name: str, parts: list[Part]) -> Part:
     if not parts[1].type_name.startswith(DATED):
         raise Unsafe(node, "uses AT TIME ZONE, which takes a date or a timestamp here")
     return plain(node, name, [parts[0], _in_calendar(parts[1])])
-
-
-_PARTS = (
-    "century day dayname dayofmonth dayofweek dayofyear decade epoch era hour isodow isoyear julian last_day "
-    "microsecond millennium millisecond minute month monthname quarter second week weekday weekofyear year "
-    "yearweek"
-)
-_NAMED_PARTS = "date_diff datediff date_part datepart date_trunc datetrunc"
-
-FORMS: dict[str, Form] = {
-    **dict.fromkeys(_PARTS.split(), _part_of_time),
-    **dict.fromkeys(_NAMED_PARTS.split(), constants(0, then=_part_of_time)),
-    "strftime": constants(1, then=_formatted),
-    "strptime": _parsed,
-    "try_strptime": constants(1, then=_read),
-    "to_timestamp": _of_epoch,
-    "make_date": _date,
-    "timezone": _in_zone,
-    "make_timestamp": _of_microseconds,
-}

@@ -21,9 +21,8 @@ from sfumato.dialect.overloads import functions
 from sfumato.dialect.sql_tokens import scan, slip, too_deep, with_slip
 from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants, made, parsed, written
 from sfumato.engines.duckdb.expressions import texts
-from sfumato.engines.duckdb.expressions.binding import DoesNotBind, is_constant, type_of
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.expressions.safe_parts import Span, Unsafe
+from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, Span, Unsafe, is_constant, type_of
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
 from sfumato.query.schema import Column
@@ -71,17 +70,9 @@ def _is_plain(tree: Node, type_of_column: Callable[[Node], str]) -> bool:
     )
 
 
-_ALLOWED = {
-    "COLUMN_REF",
-    "CONSTANT",
-    "FUNCTION",
-    "COMPARISON",
-    "CONJUNCTION",
-    "OPERATOR",
-    "CAST",
-    "CASE",
-    "BETWEEN",
-}
+_ALLOWED = frozenset(
+    ["COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "OPERATOR", "CAST", "CASE", "BETWEEN"]
+)
 _REFUSED = {
     "SUBQUERY": "a subquery, which sees other rows",
     "WINDOW": "a window function, which sees other rows",
