@@ -105,7 +105,7 @@ def test_a_binding_limit_speaks_up_with_what_to_ask():
     assert first.endswith("units were beyond groups=1: ask with groups=5")
     assert any("were above upper=40: ask with a larger upper" in one for one in rest)
     assert [one.suggestion for one in release.diagnostics.findings() if one.limit == "lower=0"] == [None]
-    assert rest[-1] == "In shares of rows, each id counts with at most 5 of them."
+    assert rest[-1] == "In these shares, each id counts with at most 5 rows."
     shown = release.diagnostics.to_arrow(0.9)
     assert shown.column_names == ["limit", "of", "share", "half_width", "confidence", "suggestion"]
     assert shown["confidence"].to_pylist() == [0.9] * 6

@@ -506,17 +506,18 @@ def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
 def _notes(request: AdviceRequest) -> tuple[str, ...]:
     asked = request.asked
     grouped = any(one.question.table.keys for one in asked)
-    of_groups = "about those of a group of average size, were all groups alike: " if grouped else ""
+    of_groups = " in a group of average size" if grouped else ""
     found = [
-        f"Expected errors are {of_groups}standard deviations, of which the 95% bars of a release are about "
-        "twice; by default: an equal part of the whole budget, and limits of 1 where they were open."
+        f"Expected errors are standard deviations{of_groups}; 95% error bars of a release are about twice as "
+        "long. By default: an equal part of the budget for each question, and limits of 1 where they were "
+        "open."
     ]
     for i, one in enumerate(asked):
         same = next((other for other in asked[:i] if _same(other.question, one.question)), None)
         if same is not None:
             found.append(f"{one.name} is the same as {same.name}: release it once, and use it twice.")
         if one.question.query.total_rows is not None:
-            found.append(f"{one.name}: what total_rows cuts is not looked at.")
+            found.append(f"{one.name}: the advice does not examine what total_rows cuts.")
     return tuple(found)
 
 

@@ -240,7 +240,7 @@ class Diagnostics(ResultTable, Owned):
             lines.append(f"about {shares} {_where(limit)}{f': {suggestion}' if suggestion else ''}")
         lines += [*map(str, self.shifts(confidence)), *self._unestimated]
         unit, most = self._diagnosis.people.unit, self.most_rows
-        lines.append(f"In shares of rows, each {unit} counts with at most {most:,} of them.")
+        lines.append(f"In these shares, each {unit} counts with at most {most:,} rows.")
         return tuple(lines)
 
     @property
@@ -308,7 +308,7 @@ class Diagnostics(ResultTable, Owned):
         rows = [[one.limit, one.of, _percent(one), one.suggestion or ""] for one in self.findings()]
         names = ["limit", "share of", "beyond it", "suggestion"]
         unit, most = self._diagnosis.people.unit, self.most_rows
-        of_rows = f"In shares of rows, each {unit} counts with at most {most:,} of them."
+        of_rows = f"In these shares, each {unit} counts with at most {most:,} rows."
         said = [*map(str, self.shifts()), *self._unestimated, f"Error bars of 95%. {of_rows}"]
         return Card(title, [Rows(names, rows, left=4), Sentences(said)])
 

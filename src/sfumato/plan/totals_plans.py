@@ -259,8 +259,8 @@ def _levels_note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
         found.append(f"by {keys} {size / added:.2g}" if keys else f"of all groups {size / added:.2g}")
     return (
         "Groups and their totals are measured together and made to agree by least squares"
-        f"{', in whole numbers' if totals.whole else ''}. Errors are, of those of groups with noise of "
-        f"their own that are added up: {', '.join(found)}."
+        f"{', in whole numbers' if totals.whole else ''}. Errors, divided by those of added "
+        f"groups with independent noise: {', '.join(found)}."
     )
 
 
