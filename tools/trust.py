@@ -696,7 +696,7 @@ EXCLUDED = (
             "plan/group_measurement.py::GroupMeasurement.for_query",
             "plan/group_measurement.py::GroupMeasurement.independent",
             "plan/group_measurement.py::GroupMeasurement.kind",
-            "plan/group_measurement.py::GroupMeasurement.of",
+            "plan/group_measurement.py::GroupMeasurement.from_query",
             "plan/group_measurement.py::GroupMeasurement.scales",
             "plan/quantile_candidates.py::Choice.deviation",
             "plan/top_measurement.py::TopMeasurement.kind",

@@ -173,7 +173,7 @@ def _share(chance: random.Random) -> Any:
     question, _ = _question(chance)
     budget = sf.Budget(epsilon=chance.choice([1, 5]), delta="1e-5")
     noise = chance.choice(["auto", "auto", "laplace", "gaussian", "k_norm"])
-    return Share.of(budget, chance.choice(["1/20", "1/2"])).best(question.query, {"noise": noise})[0]
+    return Share.from_budget(budget, chance.choice(["1/20", "1/2"])).best(question.query, {"noise": noise})[0]
 
 
 def _found(chance: random.Random) -> Any:

@@ -129,7 +129,9 @@ def test_a_release_draws_what_is_described(name):
             told.select(int64_values(columns["units"]), measurement.selection)
     else:
         totals = (
-            None if plan.query.totals is None else plan.query.totals.of(batch.columns[: len(plan.query.keys)])
+            None
+            if plan.query.totals is None
+            else plan.query.totals.for_keys(batch.columns[: len(plan.query.keys)])
         )
         told.noise = told.together(None if totals is None else totals.rollup)
         series = plan.query.series

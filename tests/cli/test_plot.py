@@ -51,7 +51,7 @@ def test_files_are_the_same_each_time_whatever_the_settings_of_matplotlib(releas
 @pytest.mark.long
 def test_bars_and_marks_are_as_high_as_the_numbers(visits):
     release = sf.sql(ALL)
-    chart, table = Chart.of(release, Bars()), release.to_arrow()
+    chart, table = Chart.from_release(release, Bars()), release.to_arrow()
     assert [p.title for p in chart.panels] == [
         "n",
         "average",
@@ -81,10 +81,10 @@ def test_bars_and_marks_are_as_high_as_the_numbers(visits):
 def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
     kinds = (CountEstimate, SumEstimate, MeanEstimate, VarianceEstimate)
     (estimate,) = (made("x", lower=1.0, upper=5.0) for made in kinds if made.kind == kind)
-    series = _Series.of("x", estimate, [value], [10.0])
+    series = _Series.from_estimate("x", estimate, [value], [10.0])
     assert (series.low, series.high) == ([low], [high])
     for whole in (VectorEstimate("x", total="t", entries=2), CombinationEstimate("x")):
-        series = _Series.of("x", whole, [3.0, -3.0], [10.0, 1.0])
+        series = _Series.from_estimate("x", whole, [3.0, -3.0], [10.0, 1.0])
         assert (series.low, series.high) == ([-7, -4], [13, -2])
 
 
@@ -96,7 +96,7 @@ def test_names_of_files_and_lines_below_the_panels(release):
             bar_chart(release, path)
     with pytest.raises(ParameterError):
         bar_chart(release, "out.png", bars=Bars._checked(1.5))
-    chart = Chart.of(release, Bars(0.999, simultaneous=True))
+    chart = Chart.from_release(release, Bars(0.999, simultaneous=True))
     with _plain_style():
         figure = _figure(replace(chart, panels=chart.panels[:1]))
         for width, fits in ((figure.get_size_inches()[0], True), (3.4, False)):  # of which one is too narrow

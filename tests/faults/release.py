@@ -21,7 +21,7 @@ FAULTS = [
     Fault("a handler asks in the middle of a question", "ownership.py",
           "            self._held.notify(0)\n            raise RefusalError(", "            self._held.notify(0)\n            RefusalError(", "tests/test_ownership.py::test_a_question_in_the_middle_of_an_answer_is_refused_and_spoils_nothing"),
     Fault("a copy of a release brings its engine along", "release/release.py",
-          "engine = DetachedEngine.of(self._engine, self.plan.query.steps)", "engine = self._engine", f"{RELEASE}/test_passed_on.py::test_a_finished_release_has_the_same_numbers_elsewhere_and_never_draws[one number]"),
+          "engine = DetachedEngine.from_engine(self._engine, self.plan.query.steps)", "engine = self._engine", f"{RELEASE}/test_passed_on.py::test_a_finished_release_has_the_same_numbers_elsewhere_and_never_draws[one number]"),
     Fault("a part of a table is written with all of it", "plan/serialization.py",
           "whole = whole.take(pa.array(range(whole.num_rows), pa.int64()))", "pass", f"{RELEASE}/test_passed_on.py::test_rows_that_a_table_is_a_part_of_are_not_kept"),
     # Files.

@@ -151,7 +151,7 @@ def test_no_unit_moves_groups_and_totals_by_more_than_1_and_one_moves_them_as_fa
 def test_totals_that_are_changed_on_their_way_are_refused():
     totals = asked().query.totals
     with pytest.raises(EngineError):
-        totals.of([pa.array(["A"] * 9), pa.array([1, 2, 3] * 3)])
+        totals.for_keys([pa.array(["A"] * 9), pa.array([1, 2, 3] * 3)])
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")

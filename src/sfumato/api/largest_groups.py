@@ -278,7 +278,7 @@ class Top(Helpful, Displayed):
 
     def _detached(self) -> Top:
         """Return the question for the largest groups for another process, without its engine."""
-        engine: Any = DetachedEngine.of(self._engine, self._steps)
+        engine: Any = DetachedEngine.from_engine(self._engine, self._steps)
         return replace(self, _engine=engine)
 
     def _explanation(self, plan: Plan[Top, TopMeasurement]) -> TopExplanation:

@@ -277,7 +277,7 @@ class Question(Helpful, Displayed, Generic[Released]):
         if share is not None:
             if epsilon is not None or admissible_delta(options.pop("delta", 0)):
                 raise ParameterError("share", share, "left out beside epsilon and delta")
-            plans = [Share.of(budget, share).best(self.query, options)[0]]
+            plans = [Share.from_budget(budget, share).best(self.query, options)[0]]
         elif epsilon is None:
             raise BudgetError(_NO_EPSILON)
         else:
@@ -432,7 +432,7 @@ class Question(Helpful, Displayed, Generic[Released]):
             raise BudgetError(_NO_EPSILON)
         if not self.automatic:
             if share is not None:
-                plan, _ = Share.of(budget, share).best(self.query, options)
+                plan, _ = Share.from_budget(budget, share).best(self.query, options)
                 plan = self._beside(plan, Fraction(0), sampling)
             else:
                 assert epsilon is not None

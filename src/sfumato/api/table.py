@@ -508,7 +508,7 @@ class Table(Helpful, Displayed, Generic[Released]):
         <Release of people; epsilon=1, delta=0, of made-up rows>
         """
         self._check_rows_alone("dummy")
-        making = Making.of(rows, units, seed)
+        making = Making.from_options(rows, units, seed)
         columns = [part.text for part in self._unit_parts] or [self.unit]
         unit = next((name for name in columns if name in self._engine.schema()), None)
         made = self._engine.dummy(making, unit, self._known)

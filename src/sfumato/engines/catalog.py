@@ -110,7 +110,7 @@ class Catalog(Declarations):
         """
         from sfumato.engines.declared_tables import made_up
 
-        return replace(self, tables=made_up(self, Making.of(rows, units, seed)))
+        return replace(self, tables=made_up(self, Making.from_options(rows, units, seed)))
 
     def check(self) -> CatalogCheck:
         """Compare what is declared with the rows, for the owner alone: what this returns is not private.

@@ -128,7 +128,7 @@ def of_share(
         made_up: whether all rows are made up, of which nothing need be paid.
     """
     part = _part(auto_share)
-    whole = Share.of(budget, share)
+    whole = Share.from_budget(budget, share)
     plan, way = whole.times(1 - part).best(query, options)
     fixed, name = {**options, "noise": plan.noise.name}, query.told
 

@@ -41,7 +41,7 @@ class Share:
     ways: tuple[Way, ...]
 
     @classmethod
-    def of(cls, budget: Budget | None, share: Number) -> Share:
+    def from_budget(cls, budget: Budget | None, share: Number) -> Share:
         """Return a share of a budget.
 
         Raises:

@@ -20,7 +20,7 @@ from sfumato.measurements.independent_noise import Law
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.engine_protocol import BroughtKeys
-from sfumato.query.inferred_parameters import told
+from sfumato.query.inferred_parameters import sentence
 from sfumato.query.option_names import noise_title
 from sfumato.query.schema import FLOATS, Filter, Schema
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
@@ -120,7 +120,9 @@ class Explanation(Told):
             for s in content["steps"]
         ]
         before += self._bounding
-        before += [f"Look first, with noise, for the {told(found)}." for found in content.get("found", ())]
+        before += [
+            f"Look first, with noise, for the {sentence(found)}." for found in content.get("found", ())
+        ]
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(

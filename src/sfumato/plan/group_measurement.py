@@ -105,7 +105,7 @@ class GroupMeasurement(Spelled):
             raise ParameterError("selection", rule, "a threshold on the noise of the number of units")
 
     @classmethod
-    def of(
+    def from_query(
         cls,
         query: Query,
         needed: Requirements,
@@ -429,7 +429,7 @@ class GroupMeasurement(Spelled):
             none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps)
             whole = keys.append_column(GROUPING, pa.array([], pa.int64()))
             return NoisyBatch(self, whole, none)
-        totals, steps = self.totals.of(keys.columns), self.steps
+        totals, steps = self.totals.for_keys(keys.columns), self.steps
         noise = replace(noise, rollup=totals.rollup)
         names, drawn = self.names, noise.rounded(words)
         sizes, levels = noise.rollup.sizes, {}
@@ -469,7 +469,7 @@ class GroupMeasurement(Spelled):
         keys, values, trees, chosen, totals = kept
         if isinstance(self.noise, LevelsGaussian) and keys.num_rows:
             assert self.totals is not None
-            own = self.totals.of(keys.columns)
+            own = self.totals.for_keys(keys.columns)
             return self._of_levels(own, replace(self.noise, rollup=own.rollup), keys, values)
         return NoisyBatch(self, keys, NoisyNumbers(values, trees, self.laws, self.steps, chosen, totals))
 

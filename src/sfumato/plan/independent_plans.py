@@ -124,7 +124,7 @@ class SeparatePlans:
     def _plan(self, noise: NoiseKind, rule: _Rule, needed: Requirements, multiplier: Fraction) -> Plan:
         drawn = IndependentNoise(noise, tuple(_scales(needed, noise, multiplier)))
         laws = dict(zip(needed.body.names, drawn.laws, strict=True))
-        measurement = GroupMeasurement.of(self.query, needed, drawn, rule.selection(laws))
+        measurement = GroupMeasurement.from_query(self.query, needed, drawn, rule.selection(laws))
         plan = Plan(self.query, self.epsilon, self.delta, measurement, multiplier)
         # Groups may be counted from a part of all units, where it is known how many there are.
         query = self.query
@@ -218,7 +218,7 @@ def centred_plan(plan: Plan) -> Plan:
         f"Groups are counted from {metric.centre} of all units: their noise has a part in common, "
         "so that what groups differ by has less noise, and what they add up to has more."
     )
-    measurement = GroupMeasurement.of(plan.query, plan.requirements, drawn)
+    measurement = GroupMeasurement.from_query(plan.query, plan.requirements, drawn)
     return replace(plan, measurement=measurement, multiplier=1 / mu, noise_notes=(common,))
 
 

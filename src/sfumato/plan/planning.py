@@ -89,13 +89,13 @@ def make_plan(
     _check_groups(query, dlt, group_selection, pre_threshold)
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
-    plan = _chosen(_Asked(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
+    plan = _chosen(_PlanningKey(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
     claimed = dlt if plan.delta else plan.delta
     return replace(plan, query=query, delta=claimed, measurement=plan.measurement.for_query(query))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PlanningKey:
     """The planning key: a query as far as its plan depends on it, equal for all queries with that plan."""
 
     query: Query = field(compare=False)
@@ -112,7 +112,7 @@ class _Asked:
 
 @lru_cache(maxsize=128)
 def _chosen(
-    asked: _Asked,
+    planned: _PlanningKey,
     eps: Fraction,
     dlt: Fraction,
     noise: NoiseChoice,
@@ -120,7 +120,7 @@ def _chosen(
     pre_threshold: int,
 ) -> Plan:
     """Choose the plan for valid planning options; the cached part of `make_plan`."""
-    query = asked.query
+    query = planned.query
     if query.series is not None:
         return _of_series(query, eps, dlt, noise)
     if query.totals is not None:
@@ -220,7 +220,7 @@ def k_norm_plan(
         drawn = plan.measurement
         law: Any = drawn.laws["units"]
         rule = KNormThreshold(law, threshold_delta(delta, query.groups), pre_threshold)
-        drawn = GroupMeasurement.of(query, drawn.requirements, drawn.noise, rule, drawn.choices)
+        drawn = GroupMeasurement.from_query(query, drawn.requirements, drawn.noise, rule, drawn.choices)
         return replace(plan, delta=delta, measurement=drawn)
     if query.brought_groups:  # one draw for all would be for a number of them
         return _k_norm(query, epsilon, query.times)
@@ -295,7 +295,7 @@ def _k_norm(
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     laws: Any = dict(zip(body.names, laws_of(drawn), strict=True))
     choices = tuple(choice.beside(laws) for choice in choices)
-    measurement = GroupMeasurement.of(query, needed, drawn, None, choices)
+    measurement = GroupMeasurement.from_query(query, needed, drawn, None, choices)
     notes = (WEIGHTS_NOTE,) if query.weighed else ()
     return Plan(query, whole, Fraction(0), measurement, multiplier, noise_notes=notes)
 

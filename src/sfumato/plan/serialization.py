@@ -51,7 +51,7 @@ class DetachedEngine:
     addresses: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, engine: Evaluator, steps: Sequence[Step]) -> DetachedEngine:
+    def from_engine(cls, engine: Evaluator, steps: Sequence[Step]) -> DetachedEngine:
         """Return the serializable stand-in for an engine in the release of a query with these steps."""
         return cls(engine.name, engine.made_up, engine.content(steps))
 

@@ -59,7 +59,7 @@ def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
-    measurement = GroupMeasurement.of(query, needed, drawn)
+    measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _tree_errors(needed, drawn, tree, drawn.scales)
     notes = (_tree_note(query, needed, drawn, errors),)
     return Plan(query, epsilon, delta, measurement, 1 / epsilon, errors=errors, noise_notes=notes)
@@ -123,7 +123,7 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
-    measurement = GroupMeasurement.of(query, needed, drawn)
+    measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _expected(needed, metric, 1 / mu)
     before = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
     totals = [e.name for e in needed.estimates if isinstance(e, CumulativeEstimate)]
@@ -242,7 +242,7 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
         raise BudgetError(
             f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
         ) from None
-    measurement = GroupMeasurement.of(query, needed, drawn)
+    measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _level_errors(needed, drawn, math.sqrt(float((drawn.deviations[0] ** 2).mean())))
     notes = (_levels_note(totals, drawn, query),)
     return Plan(query, epsilon, delta, measurement, 1 / mu, errors=errors, noise_notes=notes)

@@ -188,7 +188,7 @@ class Totals:
     shown: tuple[int, ...]
     whole: bool
 
-    def of(self, keys: Columns) -> Totals:
+    def for_keys(self, keys: Columns) -> Totals:
         """Return the same totals over groups in the order in which they came.
 
         Args:

@@ -62,10 +62,10 @@ class Found(Told):
         return content if self.left_out is None else content | {"left out": list(self.left_out)}
 
     def __str__(self) -> str:
-        return told(self.content)
+        return sentence(self.content)
 
 
-def told(content: dict[str, Any]) -> str:
+def sentence(content: dict[str, Any]) -> str:
     """Return a sentence on an inferred parameter, from its plain data."""
     value, epsilon = content["value"], Fraction(content["epsilon"])
     if isinstance(value, dict):

@@ -80,13 +80,17 @@ class _Series:
     def each(cls, label: str, estimate: Estimate, values: list[Any], errors: list[Any]) -> list[_Series]:
         """Return the chart series of an output; of a list, one for each of its first entries."""
         if not estimate.entries:
-            return [cls.of(label, estimate, [float(v) for v in values], [float(e) for e in errors])]
+            return [
+                cls.from_estimate(label, estimate, [float(v) for v in values], [float(e) for e in errors])
+            ]
         first = range(min(estimate.entries, FIRST_ENTRIES))
         pairs = [([float(v[i]) for v in values], [float(e[i]) for e in errors]) for i in first]
-        return [cls.of(f"[{i + 1}]", estimate, *pair) for i, pair in enumerate(pairs)]
+        return [cls.from_estimate(f"[{i + 1}]", estimate, *pair) for i, pair in enumerate(pairs)]
 
     @classmethod
-    def of(cls, label: str, estimate: Estimate, values: list[float], errors: list[float]) -> _Series:
+    def from_estimate(
+        cls, label: str, estimate: Estimate, values: list[float], errors: list[float]
+    ) -> _Series:
         """Return a chart series whose error bars end at bounds, and at zero for counts."""
         floor, ceiling = {
             "count": (0.0, math.inf),
@@ -153,7 +157,7 @@ class Chart:
         )
 
     @classmethod
-    def of(cls, release: Release, bars: Bars, told: str = "") -> Chart:
+    def from_release(cls, release: Release, bars: Bars, told: str = "") -> Chart:
         """Return the chart of a release by groups, with a panel for each aggregate."""
         widths = bars._widths(release).slice(0, MOST_GROUPS)
         whole = release.to_arrow()

@@ -224,7 +224,7 @@ class Release(NoisyTable):
 
     def _state(self) -> dict[str, Any]:
         """Return the release for another process: plan, noisy statistics or streamed table, and no rows."""
-        engine = DetachedEngine.of(self._engine, self.plan.query.steps)
+        engine = DetachedEngine.from_engine(self._engine, self.plan.query.steps)
         state = super()._state() | {"plan": self.plan, "engine": engine, "confidence": self.confidence}
         return state if self._batches is not None else state | {"streamed": table_bytes(self.to_arrow())}
 
@@ -310,7 +310,7 @@ class Release(NoisyTable):
         """Return the chart of the release as plain data, with an additional line below."""
         from sfumato.release.chart import Chart
 
-        return Chart.of(self, bars, told)
+        return Chart.from_release(self, bars, told)
 
     def explain(self) -> Explanation:
         """Return the explanation of the release: each step with its bounds, noise and budget share."""

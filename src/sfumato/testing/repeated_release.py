@@ -98,7 +98,7 @@ class _Tiles:
         totals, shown = plan.measurement.totals, self.exact[0].columns[: self.keys] if self.exact else []
         self.shown_keys = self.keys
         if totals is not None:
-            named = totals.of(shown).keys(shown, plan.query.keys)
+            named = totals.for_keys(shown).keys(shown, plan.query.keys)
             self.shown_keys = named.num_columns
             self.groups = [repr(tuple(row.values()))[1:-1] for row in named.to_pylist()]
 

@@ -61,7 +61,7 @@ class Join:
         """Notes on the join for the explanation of a release."""
         kind = "a public table" if self.right.unit is None else "a private table of the same units"
         equal = " and ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
-        told = [*self.left.told("the left table"), *self.right.told("the right table")]
+        told = [*self.left.sentences("the left table"), *self.right.sentences("the right table")]
         told.append(f"Rows are joined with {kind} on {equal} ({self.how} join).")
         if self.right.unit is not None:
             most = f"at most {self.rows:,} of the right table are matched"
@@ -105,7 +105,7 @@ class Union:
     @property
     def notes(self) -> list[str]:
         """Notes on the union for the explanation of a release."""
-        told = [*self.left.told("the first table"), *self.right.told("the second table")]
+        told = [*self.left.sentences("the first table"), *self.right.sentences("the second table")]
         return [*told, "Rows of two private tables of the same units are put together."]
 
 
@@ -132,10 +132,10 @@ class PerUnit:
     def notes(self) -> list[str]:
         """Notes on the rows per unit for the explanation of a release."""
         if not self.aggregates:
-            return [*self.part.told("the table"), "Equal rows of a unit are made one row."]
+            return [*self.part.sentences("the table"), "Equal rows of a unit are made one row."]
         made = ", ".join(f"{name} = {text}" for name, text in self.aggregates)
         whose = " and ".join([str(self.part.unit), *self.by])
-        return [*self.part.told("the table"), f"All rows of one {whose} are made one row: {made}."]
+        return [*self.part.sentences("the table"), f"All rows of one {whose} are made one row: {made}."]
 
 
 @dataclass(frozen=True)

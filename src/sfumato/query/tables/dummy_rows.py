@@ -48,7 +48,7 @@ class Making:
     seed: int
 
     @classmethod
-    def of(cls, rows: object, units: object, seed: object) -> Making:
+    def from_options(cls, rows: object, units: object, seed: object) -> Making:
         """Return valid numbers of dummy rows and units; with units left out, four rows of each."""
         count = positive_int(rows, "rows")
         if count > MOST_ROWS:

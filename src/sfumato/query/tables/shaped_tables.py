@@ -99,7 +99,7 @@ class Select:
         """Notes on the renamed columns for the explanation of a release."""
         renamed = [f"{old} is called {new}" for old, new in self.columns if old != new]
         told = [f"In the table, {', '.join(renamed)}."] if renamed else []
-        return [*self.part.told("the table"), *told]
+        return [*self.part.sentences("the table"), *told]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class IsIn:
     def notes(self) -> list[str]:
         """Notes on the IN for the explanation of a release."""
         told = f"In the table, {self.name} = {self.column} IN a public table."
-        return [*self.part.told("the table"), told]
+        return [*self.part.sentences("the table"), told]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,10 @@ class WithValue:
     @property
     def notes(self) -> list[str]:
         """Notes on the public value for the explanation of a release."""
-        return [*self.part.told("the table"), f"In the table, {self.name} is the value of a public table."]
+        return [
+            *self.part.sentences("the table"),
+            f"In the table, {self.name} is the value of a public table.",
+        ]
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ class Window:
             f"{call.name} = {call.described}, for each {' and '.join([str(self.part.unit), *call.by])}."
             for call in self.calls
         ]
-        return [*self.part.told("the table"), *told]
+        return [*self.part.sentences("the table"), *told]
 
 
 @dataclass(frozen=True)

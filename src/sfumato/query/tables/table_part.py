@@ -98,7 +98,7 @@ class Part:
         """The columns of the table part."""
         return self.engine.schema(self.steps)
 
-    def told(self, name: str) -> list[str]:
+    def sentences(self, name: str) -> list[str]:
         """Return the steps of the table part as sentences for the explanation of a release."""
         return [
             f"Of {name}, rows are kept where {step.expression}."
