@@ -58,11 +58,8 @@ def test_the_same_answer_as_beside_the_rows(ann):
 
 
 def test_arguments_are_checked_here(ann):
-    for wrong, says in (
-        (lambda: ann.sql(QUERY, confidence=2), "confidence is 2, but must be between 0 and 1"),
-        (lambda: ann.ask(QUERY, units=[0]), r"units is \[0\], but must be a list of sizes"),
-    ):
-        with pytest.raises(QueryError, match=says):
+    for wrong in (lambda: ann.sql(QUERY, confidence=2), lambda: ann.ask(QUERY, units=[0])):
+        with pytest.raises(QueryError, match="but must be"):
             wrong()
     for url in (
         "localhost:8000",
