@@ -88,10 +88,17 @@ WAYS: dict[str, Callable[[sf.Budget], Any]] = {
     "SQL of two": lambda b: sf.sql(
         f"SELECT x.n + y.n AS n FROM ({PRIVATE}) AS x, ({PRIVATE}) AS y", tables={"v": ROWS}, budget=b
     ),
+    "largest": lambda b: VISITS.top("town", k=1, keys=["A", "B"]).release(epsilon=1, budget=b),
+    "diagnostics": lambda b: COUNT.release(epsilon=1, diagnostics="0.1", budget=b),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+QUICK = ("groups", "looks of a share", "SQL of two")
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(one, marks=[pytest.mark.long] * (one not in QUICK)) for one in WAYS]
+)
 def test_every_way_to_ask_is_written_with_its_plan_and_what_came(way, of_file):
     budget = of_file.budget("shop", "ann")
     release = WAYS[way](budget)
@@ -100,6 +107,7 @@ def test_every_way_to_ask_is_written_with_its_plan_and_what_came(way, of_file):
     assert "Entries without an outcome" in str(of_file.journal.verify())
     receipt = release.receipt()
     assert kinds(of_file) == ["asked"] * count + ["answered"] * count
+    assert json.loads(json.dumps(receipt.ledger)) == [entry.row() for entry in budget.history]
     asked, answered = of_file.journal.lines()[-count - 1], of_file.journal.lines()[-1]
     plan = answered.detail.get("plan") or asked.detail["plan"]
     assert plan == json.loads(json.dumps(release.canonical()))
