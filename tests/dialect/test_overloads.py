@@ -66,29 +66,15 @@ def test_everything_known_is_there_and_nothing_is_strange():
     found = classify(catalog())
     assert set(found.known) <= set(FORMS) | OF_CONSTANTS
     # Forms of these are CASE and COALESCE, whatever DuckDB has.
-    assert (set(FORMS) | OF_CONSTANTS) - set(found.known) == {
-        *("if", "ifnull", "nullif", "split_part", "vector_norm", "vector_steps")
-    }
-    assert not found.missing
-    assert {
-        name: [one.signature for one in strange] for name, strange in found.strange.items() if strange
-    } == {}
+    forms = {"if", "ifnull", "nullif", "split_part", "vector_norm", "vector_steps"}
+    assert (set(FORMS) | OF_CONSTANTS) - set(found.known) == forms
+    assert not found.missing and not any(found.strange.values())
     assert set(overloads._known()[0]) == found.around
 
 
 def test_what_reads_a_clock_a_file_or_a_setting_is_not_known():
-    never = (
-        "now",
-        "random",
-        "current_setting",
-        "read_text",
-        "getenv",
-        "nextval",
-        "version",
-        "age",
-        "current_localtime",
-    )
-    assert not {*never} & {*overloads._known()[0]}
+    never = "now random current_setting read_text getenv nextval version age current_localtime"
+    assert not {*never.split()} & {*overloads._known()[0]}
 
 
 def test_a_new_function_is_refused_by_name(running):
@@ -98,15 +84,6 @@ def test_a_new_function_is_refused_by_name(running):
     with pytest.raises(SqlError, match="read_secret is not known outside"):
         around("read_secret('a')")
     assert judge("abs(a)")
-
-
-def test_a_function_that_is_gone_is_refused_by_name(running):
-    running([one for one in catalog() if one.name != "strlen"])
-    with pytest.raises(QueryError, match=f"strlen, which DuckDB {duckdb.__version__} does not have"):
-        judge("strlen(s) > 1")
-    with pytest.raises(SqlError, match="strlen is not known outside"):
-        around("strlen('a')")
-    assert judge("length(s) > 1")
 
 
 @pytest.mark.parametrize("stability", ["VOLATILE", "CONSISTENT_WITHIN_QUERY"])

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -227,16 +226,6 @@ def test_code_can_be_pasted_into_the_prompt(page: Path) -> None:
     assert [
         u for step in steps(page.read_text()) if step.kind == "python" if (u := unfit_to_paste(step.code))
     ] == []
-
-
-def test_what_is_compared() -> None:
-    """Numbers may differ, words, signs and the number of rows may not."""
-    same = partial(lambda a, b: without_numbers(a) == without_numbers(b))
-    assert same("1984  3,870 ± 36  2.9\n────", "1985  970 ± 1e-05   30%\n──")
-    assert same("0 to 8, found", "0 to 10.2969, found")
-    assert not same("a 1\na 2", "a 1")
-    assert not same("1 ± 2", "1")
-    assert not same("people 3", "visits 3")
 
 
 def test_the_commands_of_the_front_page_are_those_of_the_readme() -> None:

@@ -70,7 +70,7 @@ FAULTS = [
     Fault("a public group of NULL has rows", "dialect/sql_query.py",
           "        if column.null_count:\n", "        if False:\n", f"{SEVERAL}::test_null_equals_nothing"),
     Fault("private groups need no delta", "dialect/binder.py",
-          "if keys and private and not Fraction(options.delta or 0):", "if False:", f"{SQL}::test_refused_budgets"),
+          "if keys and private and not Fraction(options.delta or 0):", "if False:", f"{SQL}::test_refusals"),
     # Aggregates: which one, and what bounds mean.
     Fault("FILTER counts all rows", "dialect/aggregate_arguments.py",
           'THEN {value} END")', 'THEN {value} ELSE {value} END")', f"{OUTSIDE}::test_answers_are_those_of_plain_sql"),
