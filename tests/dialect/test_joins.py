@@ -37,8 +37,8 @@ def asked(text: str) -> sf.Question:
 
 
 SAME = [
-    "FROM orders AS o JOIN customers AS c ON o.id = c.id WHERE c.age >= 30",
     "FROM orders o JOIN customers c ON c.id = o.id AND o.town = c.town WHERE o.price < 3 AND C.Town = 'A'",
+    "FROM orders AS o JOIN customers AS c ON o.id = c.id WHERE c.age >= 30",
     "FROM orders o INNER JOIN customers c USING (id) WHERE age < 35",
     "FROM orders o LEFT JOIN customers c USING (id) WHERE c.id IS NULL",
     "FROM orders o LEFT OUTER JOIN customers c ON ((o.id = c.id)) WHERE c.age IS NULL OR c.age > 35",
