@@ -116,7 +116,7 @@ NAMES = [
 ]  # fmt: skip
 FUNCTIONS = [
     "__import__", "eval", "open", "scan", "public", "catalog", "sql", "check", "advise", "Budget", "Ledger", "Sum", "CountRows", "stratified",
-    "Aggregate", "replace", "bool", "type", "os.system", "count_units.__globals__", "remembered", "helpful", "audit", "AUTO",
+    "Aggregate", "replace", "bool", "type", "os.system", "count_units.__globals__", "remembered", "suggest_arguments", "audit", "AUTO",
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 1.5, 10**299, 10**301, "", "x", "\x00", "\ud800", "é" * 500, "x" * 20_000, [], {}, [[]], [None], [1, "a"], {"a": 1},

@@ -24,7 +24,7 @@ from sfumato.guidance.contribution_distribution import LIMITS
 from sfumato.guidance.expected_error import EstimatedUnits, OutputError, mean_error, per_width, with_bounds
 from sfumato.guidance.inferred_bounds import bounded
 from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, max_limits
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 from sfumato.noise.laws import Floats
 from sfumato.plan.noise_error import Errors
 from sfumato.plan.plan import Plan
@@ -256,7 +256,7 @@ _BETTER = 0.9
 _NEAR = 3  # limits on each side of an advised one that a curve has, at least
 
 
-@helpful
+@suggest_arguments
 def advise(
     table: Table[Any],
     questions: Sequence[Question[Any]] | Mapping[str, Question[Any]],

@@ -21,7 +21,7 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.measurements.candidate_selection import MAX_PEELS, checked_k, margin_for
-from sfumato.names import Helpful, foreign_names
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.noise import Gaussian, Laplace, Words
 from sfumato.plan.explanation import cautions
 from sfumato.plan.plan import Plan
@@ -152,7 +152,7 @@ LARGEST_EPSILON = 1000
 
 
 @dataclass(frozen=True, repr=False)
-class Top(Helpful, Displayed):
+class Top(SuggestingArguments, Displayed):
     """A question for the k largest groups; made by `Table.top`.
 
     Args:

@@ -26,7 +26,7 @@ from sfumato.guidance.preliminary_queries import (
     of_epsilon,
     of_share,
 )
-from sfumato.names import Helpful, foreign_names
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.plan import Claim, Plan
@@ -51,7 +51,7 @@ _NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; 
 
 
 @dataclass(frozen=True, repr=False)
-class Question(Helpful, Displayed, Generic[Released]):
+class Question(SuggestingArguments, Displayed, Generic[Released]):
     """A complete question about a table, validated; it can be planned and released.
 
     Attributes:

@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
-from sfumato.names import Helpful, foreign_names, not_a_column
+from sfumato.names import SuggestingArguments, foreign_names, not_a_column
 from sfumato.query.aggregates import Aggregate, check_aggregates
 from sfumato.query.engine_protocol import BroughtKeys, Engine
 from sfumato.query.group_totals import GroupingSets, grouping_sets
@@ -58,7 +58,7 @@ _NO_UNIT = (
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Helpful, Displayed, Generic[Released]):
+class Table(SuggestingArguments, Displayed, Generic[Released]):
     """A private table: filter, derive, group, bound and ask; every method gives a new table.
 
     Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a

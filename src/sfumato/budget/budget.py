@@ -18,7 +18,7 @@ from sfumato.display.cards import Card, Displayed, Facts, Rows
 from sfumato.display.formatting import Spelled, exact, spelled_fields
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import one_of, round_down, round_up, written_up
-from sfumato.names import Helpful, foreign_names, helpful
+from sfumato.names import SuggestingArguments, foreign_names, suggest_arguments
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Remaining(NamedTuple):
     share: float
 
 
-class Budget(Helpful, Displayed, Owned):
+class Budget(SuggestingArguments, Displayed, Owned):
     """A total (epsilon, delta) for many queries, which cannot be overspent.
 
     What is asked next, and for how much, may depend on all answers before. A question that does not fit is
@@ -282,7 +282,7 @@ class Budget(Helpful, Displayed, Owned):
     )
     _refusal = BudgetError
 
-    @helpful
+    @suggest_arguments
     def __init__(self, epsilon: Any, delta: Any = 0, *, composition: str = "tight") -> None:
         self._account = Account._empty(Cap._checked(epsilon, delta, composition))
         self._history: list[Spent] = []

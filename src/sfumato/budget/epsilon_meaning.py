@@ -14,7 +14,7 @@ from sfumato.display.formatting import exact
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
 from sfumato.exact.outward_rounding import exp_bounds
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 
 PRIORS = (Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 
@@ -140,7 +140,7 @@ class EpsilonMeaning(Told):
         return "\n".join(lines)
 
 
-@helpful
+@suggest_arguments
 def explain_epsilon(
     epsilon: Number, delta: Number = 0, *, priors: Sequence[Number] = PRIORS
 ) -> EpsilonMeaning:

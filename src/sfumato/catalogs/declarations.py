@@ -16,7 +16,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import Spelled, exact, visible
 from sfumato.errors import QueryError, nearest, shown
-from sfumato.names import Helpful
+from sfumato.names import SuggestingArguments
 from sfumato.query.schema import own_name
 
 _MAX_LISTED = 40  # tables, and columns of all of them
@@ -192,7 +192,7 @@ class TableDeclaration:
 
 
 @dataclass(frozen=True, repr=False)
-class Declarations(Helpful, Displayed):
+class Declarations(SuggestingArguments, Displayed):
     """The declarations of a catalog's tables, by name.
 
     Args:

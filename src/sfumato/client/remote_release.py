@@ -12,7 +12,7 @@ from sfumato.display.formatting import visible
 from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import truth_value
-from sfumato.names import Helpful, foreign_names
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.release.release_files import schema_metadata
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Asked:
     repeats: int | None = None
 
 
-class RemoteRelease(Helpful, ResultTable):
+class RemoteRelease(SuggestingArguments, ResultTable):
     """A noisy table that a service released, like a `Release`, with error bars of one confidence.
 
     Made by `Client.sql`, of what `connect` gives.

@@ -25,7 +25,7 @@ from sfumato.display.cards import Card, Displayed
 from sfumato.engines.catalog import Catalog
 from sfumato.errors import BudgetError, QueryError
 from sfumato.exact import Number
-from sfumato.names import Helpful, foreign_names
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.query.option_names import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.schema import Schema
 from sfumato.query.tables.dummy_rows import DummyRows, Making
@@ -73,7 +73,7 @@ def _delegating(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class Remote(Helpful, Displayed):
+class Remote(SuggestingArguments, Displayed):
     """A remote table or question: recorded calls, and the local object that checks them."""
 
     _service: Service

@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.declared_tables import opened, opened_public, said_where
 from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 from sfumato.query.tables.dummy_rows import Making
 from sfumato.query.tables.public_table import PublicTable
 
@@ -132,7 +132,7 @@ class Catalog(Declarations):
         return checked(self)
 
 
-@helpful
+@suggest_arguments
 def catalog(
     source: str | PathLike[str] | Mapping[str, Any],
     *,

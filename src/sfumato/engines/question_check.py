@@ -34,7 +34,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError, in_own_words
 from sfumato.exact import positive_int
 from sfumato.framework.metrics import Distance
 from sfumato.framework.record_keys import group_key
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 from sfumato.plan.plan import Plan
 from sfumato.query.schema import INTEGERS, Schema
 from sfumato.query.tables.table_part import Part
@@ -598,7 +598,7 @@ def _many(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
-@helpful
+@suggest_arguments
 def check(
     asked: str | Question[Any],
     *,

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.api.table import Table
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 from sfumato.query.schema import own_name
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import checked_parts, unit_name, unit_note
@@ -85,7 +85,7 @@ def scan(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> Table[Release]: ...
-@helpful
+@suggest_arguments
 def scan(
     source: Any,
     *,
@@ -220,7 +220,7 @@ def is_arrow_schema(source: object) -> bool:
     return isinstance(source, pa.Schema)
 
 
-@helpful
+@suggest_arguments
 def public(
     source: Any,
     *,

@@ -19,7 +19,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.scan import SparkFrame, as_collection, scan
 from sfumato.errors import ColumnError, ParameterError, QueryError, SqlError, nearest, shown, with_article
 from sfumato.guidance.preliminary_queries import check_complete
-from sfumato.names import helpful
+from sfumato.names import suggest_arguments
 from sfumato.plan.plan import Claim, Described
 from sfumato.query.error_bars import Bars
 from sfumato.query.schema import own_name, spelled
@@ -83,7 +83,7 @@ def sql(
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
 ) -> NoisyTable: ...
-@helpful
+@suggest_arguments
 def sql(
     text: str,
     *,

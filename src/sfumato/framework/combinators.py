@@ -11,11 +11,11 @@ from sfumato.framework.core import Linear, Measurement, Transformation, derived,
 from sfumato.framework.domains import Domain, ProductDomain, check_length
 from sfumato.framework.measures import Filter
 from sfumato.framework.metrics import Metric, ProductMetric
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.ownership import Owned, Turn
 
 
-@helpful
+@suggest_arguments
 def product(transformations: Sequence[Transformation]) -> Transformation:
     """Combine transformations side by side, one for each part of a product.
 
@@ -66,7 +66,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
     )
 
 
-@helpful
+@suggest_arguments
 def compose(measurements: Sequence[Measurement]) -> Measurement:
     """Combine several releases of one input into one measurement: composition.
 
@@ -102,7 +102,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
     )
 
 
-@helpful
+@suggest_arguments
 def postprocess(measurement: Measurement, function: Callable[[Any], Any]) -> Measurement:
     """Combine a release with a function of it: post-processing, which costs no privacy.
 

@@ -34,7 +34,7 @@ from sfumato.framework import (
 from sfumato.framework.domains import check_length
 from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.independent_noise import is_exact
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words, bernoulli_each
 from sfumato.noise.random_words import Enclosures, pick, source_of
 
@@ -86,7 +86,7 @@ def random_order(count: int, words: Words | None = None) -> NDArray[np.intp]:
 Draw = Callable[[list[Fraction], Words | None], int]
 
 
-@helpful
+@suggest_arguments
 def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
     """Select a candidate of high score: go through them in random order, take the first heads.
 
@@ -115,7 +115,7 @@ def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
     return _noisy_max("permute_and_flip", scale, domain, flip_in_order)
 
 
-@helpful
+@suggest_arguments
 def exponential_mechanism(scale: Any, domain: Domain) -> Measurement:
     """Select a candidate with probability exactly proportional to e^(score / (2 scale)).
 
@@ -190,7 +190,7 @@ _NEAR = 60
 _WEIGHT_ERROR = 2.0**-43
 
 
-@helpful
+@suggest_arguments
 def top_k(
     rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
 ) -> Measurement:
@@ -236,7 +236,7 @@ def top_k(
     )
 
 
-@helpful
+@suggest_arguments
 def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: str) -> Measurement:
     """Select the keys of up to k large groups, the candidates, where the keys are no public knowledge.
 

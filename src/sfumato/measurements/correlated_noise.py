@@ -32,7 +32,7 @@ from sfumato.framework import (
     TreeDistance,
 )
 from sfumato.measurements.independent_noise import noise_adder
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise.centred_noise import FINE as CENTRED_FINE
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
@@ -42,7 +42,7 @@ from sfumato.noise.series_noise import FINE, SeriesGaussian, TimeStepsNoise, Tre
 KNormNoise = JointNoise | SeparateNoise
 
 
-@helpful
+@suggest_arguments
 def k_norm(
     epsilon: Number,
     body: ConeBody,
@@ -150,7 +150,7 @@ def k_norm_noise(
     return SeparateNoise(cone, tuple(scale * groups for scale in scales))
 
 
-@helpful
+@suggest_arguments
 def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement:
     """Add centred Gaussian noise, which has a part in common in all groups.
 
@@ -224,7 +224,7 @@ def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: in
     return metric.moved(body, groups)
 
 
-@helpful
+@suggest_arguments
 def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
     """Add level noise: Gaussian noise on groups, of which their totals have little.
 
@@ -290,7 +290,7 @@ def on_time_steps(
     return Measurement(name, GroupedIntegers(metric.names), metric, measure, function, Linear(1 / multiplier))
 
 
-@helpful
+@suggest_arguments
 def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
     """Add Gaussian series noise to time steps, of which cumulative totals have little.
 
@@ -327,7 +327,7 @@ def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian
     return SeriesGaussian(scales, metric.factor, len(metric.series))
 
 
-@helpful
+@suggest_arguments
 def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
     """Add Laplace noise to sums of blocks of time steps, a tree, joined by least squares.
 

@@ -32,7 +32,7 @@ from sfumato.exact.outward_rounding import exp_bounds, log2
 from sfumato.exact.root_finding import first_whole_near
 from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.record_keys import group_key, ordered_bytes
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 from sfumato.noise.k_norm.marginals import ErlangMixture
 from sfumato.noise.noise_sums import log10_outside
@@ -545,7 +545,7 @@ class KNormThreshold(Spelled, _Threshold):
         raise QueryError("K-norm noise of units is charged together with all other numbers")
 
 
-@helpful
+@suggest_arguments
 def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     """Select the groups that may be shown, by their noisy numbers of units.
 

@@ -33,7 +33,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.rounded_sampler import largest_scale
 from sfumato.transformations.grid import Grid
@@ -202,7 +202,7 @@ class IndependentNoise(Spelled):
         return {"shape": "independent", "law": self.kind.law.__name__.lower(), "scales": scales}
 
 
-@helpful
+@suggest_arguments
 def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded, independent Laplace noise.
 
@@ -232,7 +232,7 @@ def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Meas
     return NOISES["laplace"].measurement(scale, domain, keys)
 
 
-@helpful
+@suggest_arguments
 def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
     """Add exactly rounded, independent Gaussian noise.
 

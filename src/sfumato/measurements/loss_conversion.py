@@ -19,13 +19,13 @@ from sfumato.framework import (
     ZeroConcentratedDP,
 )
 from sfumato.framework.core import derived
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 
 Pair = tuple[Fraction, Fraction]
 NOTHING = (Fraction(0), Fraction(0))
 
 
-@helpful
+@suggest_arguments
 def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Measurement:
     """Convert the loss of a measurement to another privacy measure.
 

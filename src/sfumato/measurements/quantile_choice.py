@@ -23,7 +23,7 @@ from sfumato.exact import Number, as_fraction, positive
 from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, PureDP
 from sfumato.measurements.candidate_selection import uniform_below
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words
 from sfumato.noise.random_words import pick
 from sfumato.transformations.quantile_lattice import Lattice
@@ -266,7 +266,7 @@ class Target(Spelled):
         return most, Fraction(1) if self.within else most
 
 
-@helpful
+@suggest_arguments
 def joint_quantiles(
     scale: Number, lattice: Lattice, targets: Sequence[Target], *, name: str, keys: Iterable[Hashable]
 ) -> Measurement:

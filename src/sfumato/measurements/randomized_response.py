@@ -12,13 +12,13 @@ from sfumato.errors import ParameterError
 from sfumato.exact.outward_rounding import expm1_down, log1p_up
 from sfumato.framework import CategoryDomain, DiscreteDistance, Measurement, PureDP
 from sfumato.measurements.candidate_selection import uniform_below
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words, bernoulli
 
 LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as never reported
 
 
-@helpful
+@suggest_arguments
 def randomized_response(members: Sequence[Hashable], epsilon: object) -> Measurement:
     """Report the true answer with a certain probability, and each other one with the same smaller one.
 
@@ -64,7 +64,7 @@ def respond(answer: Any, domain: CategoryDomain, ratio: Fraction, words: Words |
     return others[int(uniform_below(len(others), 1, words)[0])]
 
 
-@helpful
+@suggest_arguments
 def estimate_shares(
     responses: Iterable[Hashable], members: Sequence[Hashable], epsilon: object
 ) -> dict[Hashable, Fraction]:

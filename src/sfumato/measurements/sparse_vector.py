@@ -11,7 +11,7 @@ from sfumato.exact import as_int, positive, positive_int
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import whole_root
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Laplace, Words
 from sfumato.ownership import Owned, Turn
 
@@ -90,7 +90,7 @@ class AboveThreshold(Isolated, Owned):
         return above
 
 
-@helpful
+@suggest_arguments
 def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measurement:
     """Report which values of a vector are above a threshold, up to the `positives`-th that is.
 

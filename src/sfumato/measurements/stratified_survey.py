@@ -36,7 +36,7 @@ from sfumato.exact import Number, as_fraction, one_of, written_up
 from sfumato.exact.library_settings import Isolated
 from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, VectorDomain
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian
 from sfumato.noise.laws import Floats, RoundedNoise
 from sfumato.transformations import Norm
@@ -54,7 +54,7 @@ def noisy_stratum_sums(sample_sizes: Sequence[int], noise: NoiseKind, scale: Any
     return stratum_sums(sample_sizes, metric) >> noise.measurement(scale, VectorDomain(AtomDomain(int)))
 
 
-@helpful
+@suggest_arguments
 def stratified_estimate(
     sums: Sequence[Any], sample_sizes: Sequence[int], strat_sizes: Sequence[int], noise_variance: Any
 ) -> tuple[Fraction, Fraction]:
@@ -513,7 +513,7 @@ class StratifiedProportion(Isolated, Displayed):
         return float(self._estimate[0])
 
 
-@helpful
+@suggest_arguments
 def stratified_proportion(
     table: Any,
     *,

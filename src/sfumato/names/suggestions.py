@@ -79,10 +79,10 @@ class Suggesting:
             raise unknown_name(f"{article} {kind.__name__}", name, known, self._advice(name)) from None
 
 
-class Helpful(Suggesting):
+class SuggestingArguments(Suggesting):
     """Base class whose methods suggest the right argument when they are called with a wrong one.
 
-    >>> class Lamp(Helpful):
+    >>> class Lamp(SuggestingArguments):
     ...     def light(self, *, hours):
     ...         return hours
     >>> Lamp().light(hour=1)
@@ -95,13 +95,13 @@ class Helpful(Suggesting):
         super().__init_subclass__(**options)
         for name, value in list(vars(cls).items()):
             if isinstance(value, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, helpful(value))
+                setattr(cls, name, suggest_arguments(value))
 
 
-def helpful(function: F) -> F:
+def suggest_arguments(function: F) -> F:
     """Decorate a function so that errors about wrong or missing arguments have suggestions.
 
-    >>> @helpful
+    >>> @suggest_arguments
     ... def mean(column, *, lower=None, upper=None):
     ...     return column
     >>> mean("age", bounds=(0, 1))

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, whole_number
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.ownership import Owned
 
 Words64 = NDArray[np.uint64]
@@ -211,7 +211,7 @@ def source_of(words: object) -> Words:
     return words
 
 
-@helpful
+@suggest_arguments
 def default_words() -> SecureWords:
     """Return this thread's own source of secure random words.
 
@@ -243,7 +243,7 @@ Probability = Number | Enclosures
 def bernoulli(p: Probability, n: None = None, words: Words | None = None) -> bool: ...
 @overload
 def bernoulli(p: Probability, n: int, words: Words | None = None) -> NDArray[np.bool_]: ...
-@helpful
+@suggest_arguments
 def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) -> bool | NDArray[np.bool_]:
     """Toss coins of random words that are true with probability exactly p.
 
@@ -268,7 +268,7 @@ def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) 
     return bool(coins[0]) if n is None else coins
 
 
-@helpful
+@suggest_arguments
 def bernoulli_each(
     probabilities: Sequence[Probability], index: ArrayLike, words: Words | None = None
 ) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from sfumato.errors import (
 )
 from sfumato.exact import truth_value
 from sfumato.files import check_no_source
-from sfumato.names import Helpful, foreign_names
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.ownership import Owned
 from sfumato.plan.plan import Described, describe
 from sfumato.plan.serialization import packed, restored_release, unpacked
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sfumato.release.release import Release
 
 
-class NoisyTable(Helpful, ResultTable, Owned, ABC):
+class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
     It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a

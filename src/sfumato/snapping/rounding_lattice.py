@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise.laws import floats
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ _mantissa = (1 << 52) - 1
 _hidden = 1 << 52
 
 
-@helpful
+@suggest_arguments
 def power_of_two_at_least(scale: float) -> float:
     """Return the lattice step of a scale: the smallest power of two not below it, from its bits (4.1).
 
@@ -53,7 +53,7 @@ def power_of_two_at_least(scale: float) -> float:
 def to_lattice(x: float, step: float) -> float: ...
 @overload
 def to_lattice(x: ArrayLike, step: float) -> float | Floats: ...
-@helpful
+@suggest_arguments
 def to_lattice(x: ArrayLike, step: float) -> float | Floats:
     """Round to the nearest lattice point, a multiple of a power of two, ties upwards, by bits alone (4.2).
 

@@ -11,7 +11,7 @@ from sfumato.exact import Number, as_fraction, at_least_0, positive, round_up, w
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import convert, exactly, exp_bounds, log_bounds, nearest, to_float
 from sfumato.exact.root_finding import first_float, first_whole
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.snapping.snapping_parameters import Parameters, derive, largest_epsilon, statistic
 
 
@@ -196,7 +196,7 @@ def against_laplace(found: Parameters, alpha: Fraction) -> LaplaceComparison:
     return LaplaceComparison(tight(found, alpha), float(laplace), float(factor), float(half))
 
 
-@helpful
+@suggest_arguments
 def epsilon_for_accuracy(
     accuracy: Number,
     alpha: Number,

@@ -19,7 +19,7 @@ from sfumato.framework import (
     Transformation,
 )
 from sfumato.framework.record_keys import digest, group_key, ordered_bytes, record_key
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 
 Values = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ Contributions = dict[Hashable, list[list[Values]]]
 Parts = dict[Hashable, list[Part]]
 
 
-@helpful
+@suggest_arguments
 def bound_groups(
     groups: int,
     order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
@@ -82,7 +82,7 @@ def bound_groups(
     )
 
 
-@helpful
+@suggest_arguments
 def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROWS) -> Transformation:
     """Bound contributions by scaling: a unit in more than `groups` groups counts in part in each.
 
@@ -132,7 +132,7 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
     )
 
 
-@helpful
+@suggest_arguments
 def bound_total_rows(
     rows: int,
     keys: Iterable[Hashable] | None = None,
@@ -213,7 +213,7 @@ def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, li
         yield units[same], by_key
 
 
-@helpful
+@suggest_arguments
 def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:
     """Bound contributions: keep at most `rows` rows of each unit in each group.
 

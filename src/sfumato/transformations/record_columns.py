@@ -26,7 +26,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.transformations.grid import has_value
 
 Map = Callable[[Fraction], Fraction]
@@ -206,7 +206,7 @@ def least_of(kind: NumberKind, bound: Fraction) -> Number:
     return round_up(bound) if kind is float else bound
 
 
-@helpful
+@suggest_arguments
 def impute(
     value: object, *, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE
 ) -> Transformation:
@@ -237,7 +237,7 @@ def impute(
     return records.each(AtomDomain(kind), imputed)
 
 
-@helpful
+@suggest_arguments
 def clamp(
     lower: object,
     upper: object,
@@ -295,7 +295,7 @@ DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
 
 
-@helpful
+@suggest_arguments
 def cast(
     kind: Kind,
     default: object = None,
@@ -400,7 +400,7 @@ def _as_text(value: Any) -> str | None:
     return str(value)
 
 
-@helpful
+@suggest_arguments
 def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = ADD_REMOVE) -> Transformation:
     """Take one column of a table of records, or several side by side, in the order of the rows.
 

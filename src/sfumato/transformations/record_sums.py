@@ -21,7 +21,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.transformations.record_columns import (
     ADD_REMOVE,
     Bounds,
@@ -72,7 +72,7 @@ def _sum_of_ratios(ratios: Iterable[tuple[int, int]]) -> Fraction:
     return sum((Fraction(n, d) for d, n in numerators.items()), Fraction(0))
 
 
-@helpful
+@suggest_arguments
 def variance(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
@@ -108,7 +108,7 @@ def variance(
     )
 
 
-@helpful
+@suggest_arguments
 def covariance(
     first: tuple[object, object],
     second: tuple[object, object],
@@ -172,7 +172,7 @@ def _spread(records: Records, size: int, function: Any, widths: Fraction, least:
     )
 
 
-@helpful
+@suggest_arguments
 def mean(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
@@ -205,7 +205,7 @@ def mean(
     )
 
 
-@helpful
+@suggest_arguments
 def bounded_sum(
     lower: object,
     upper: object,
@@ -254,7 +254,7 @@ def bounded_sum(
     )
 
 
-@helpful
+@suggest_arguments
 def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE) -> Transformation:
     """Count the records, NaN and NULL too: a sum of ones.
 
@@ -281,7 +281,7 @@ def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_R
     )
 
 
-@helpful
+@suggest_arguments
 def count_by_categories(
     categories: Sequence[Hashable],
     *,
@@ -335,7 +335,7 @@ def count_by_categories(
     return _counts(records, lambda record: places.get(record, beyond), len(places) + other, norm)
 
 
-@helpful
+@suggest_arguments
 def histogram(
     edges: Sequence[object],
     *,

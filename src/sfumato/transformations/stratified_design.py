@@ -24,7 +24,7 @@ from sfumato.framework import (
     VectorDomain,
 )
 from sfumato.framework.domains import check_length
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 
 SIDE_BY_SIDE = ProductMetric(AbsoluteDistance())
 PER_STRATUM = "the input, which has one entry for each stratum,"
@@ -125,7 +125,7 @@ class StratifiedDesign:
         return found
 
 
-@helpful
+@suggest_arguments
 def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> Transformation:
     """Count the yes-answers of each stratum of a design.
 
@@ -173,7 +173,7 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
     )
 
 
-@helpful
+@suggest_arguments
 def make_lipschitz_sized_proportion_ci_mean(
     sample_sizes: Sequence[int], strat_sizes: Sequence[int]
 ) -> Transformation:
@@ -208,7 +208,7 @@ def make_lipschitz_sized_proportion_ci_mean(
     return _estimator(name, design, function, max(steps))
 
 
-@helpful
+@suggest_arguments
 def make_lipschitz_sized_proportion_ci_variance(
     sample_sizes: Sequence[int], strat_sizes: Sequence[int], mean_scale: Any
 ) -> Transformation:

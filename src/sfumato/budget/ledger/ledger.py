@@ -16,7 +16,7 @@ from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import exact
 from sfumato.errors import BudgetError, EngineError, ParameterError, nearest, shown
 from sfumato.exact import one_of, truth_value
-from sfumato.names import Helpful, helpful
+from sfumato.names import SuggestingArguments, suggest_arguments
 from sfumato.ownership import Owned, Turn
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
     return Card(title, [Rows(names, rows, left=2, beyond=more)])
 
 
-class Ledger(Displayed, Helpful, Owned):
+class Ledger(Displayed, SuggestingArguments, Owned):
     """A file or PostgreSQL database that keeps budgets and their whole history.
 
     A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
@@ -121,7 +121,7 @@ class Ledger(Displayed, Helpful, Owned):
     _elsewhere = "open it there, by sf.Ledger(...) of the same place"
     _refusal = BudgetError
 
-    @helpful
+    @suggest_arguments
     def __init__(self, place: str | os.PathLike[str]) -> None:
         self._store = _store(place)
         self._terms = IN_PYTHON

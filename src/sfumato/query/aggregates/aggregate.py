@@ -15,7 +15,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.display.formatting import spelled as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
-from sfumato.names import Suggesting, foreign_names, helpful, not_a_column
+from sfumato.names import Suggesting, foreign_names, not_a_column, suggest_arguments
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def aggregate_function(*sql_names: str, counts: bool = False) -> Callable[[F], F
     """
 
     def marked(function: F) -> F:
-        made: Any = helpful(_remembered(function))
+        made: Any = suggest_arguments(_remembered(function))
         made.sql_names, made.counts = sql_names, counts
         return cast(F, made)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
-from sfumato.names import Helpful
+from sfumato.names import SuggestingArguments
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
 from sfumato.query.table_display import public_card, public_table_line
@@ -15,7 +15,7 @@ from sfumato.query.tables.table_part import Part
 
 
 @dataclass(frozen=True, repr=False)
-class PublicTable(Helpful, Displayed):
+class PublicTable(SuggestingArguments, Displayed):
     """A public table: it holds nothing about people, and can be joined with private tables.
 
     Made by `sfumato.public`. Every method gives a new one.

@@ -35,7 +35,7 @@ from sfumato.framework import (
     RowsBody,
     Transformation,
 )
-from sfumato.names.suggestions import helpful
+from sfumato.names.suggestions import suggest_arguments
 from sfumato.transformations.contribution_bounding import Contributions, Parts, Values
 from sfumato.transformations.row_sql import RowSql, SqlPart
 
@@ -243,7 +243,7 @@ class Statistic(ABC):
         return tuple(c.name for c in self.coordinates)
 
 
-@helpful
+@suggest_arguments
 def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
     """Return the body of several statistics: what one unit adds to each group, or to all with a row limit.
 
@@ -274,7 +274,7 @@ def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None 
 
 
 @overload
-@helpful
+@suggest_arguments
 def per_group(
     statistics: Sequence[Statistic],
     *,
@@ -389,7 +389,7 @@ def per_group(
     )
 
 
-@helpful
+@suggest_arguments
 def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
     """Return a cone that holds every contribution of a unit to a group's statistics, after rounding.
 
