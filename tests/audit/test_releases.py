@@ -12,7 +12,6 @@ import pytest
 import sfumato as sf
 from sfumato.api import largest_groups
 from sfumato.audit import audit, units
-from sfumato.errors import RefusalError
 from sfumato.testing import noise_free, release_mechanism
 from tests.support.changed_plans import changed_top, without_certificate
 
@@ -167,24 +166,6 @@ def singly(drawn, count):
     if isinstance(drawn, dict):
         return [{k: v[i] for k, v in drawn.items()} for i in range(count)]
     return [{f"{g}.{n}": v for g, outputs in one.items() for n, v in outputs.items()} for one in drawn]
-
-
-@pytest.mark.noise_cannot_matter("it looks at what was asked and how many draws came")
-def test_the_engine_adds_up_each_table_once():
-    seen = []
-
-    def ask(data):
-        seen.append(data.num_rows)
-        return asked("one group, count")[0](data)
-
-    mechanism = release_mechanism(ask)
-    for rows in (1, 2, 1, 2):
-        assert len(mechanism(table(crowd(rows)), 5)["n"]) == 5
-    assert seen == [1, 2]
-    data = pa.table({"unit": np.arange(10_001), "group": np.arange(10_001)})
-    wide = release_mechanism(lambda d: of_rows(d, data.select(["group"])).release(epsilon=1, delta=1e-3))
-    with pytest.raises(RefusalError, match="10,000 groups"):
-        wide(data, 2)
 
 
 # Releases of the largest groups.

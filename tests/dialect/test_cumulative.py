@@ -85,13 +85,6 @@ def test_a_release_adds_up():
         assert abs(n - sum(counts[town, w] for w in range(week + 1))) <= 1
 
 
-@pytest.mark.flakiness(k=100, because="noise of scale 1e-4 moves no mean by 0.5")
-def test_means_so_far_with_their_error_bars():
-    mean = f"CUMULATIVE_SUM(x, {GROUP}) / CUMULATIVE_COUNT(*) AS m, DP_INTERVAL_LOW(m) AS low"
-    rows = sf.sql(text(mean, epsilon="1000000"), tables=TABLES).to_arrow().to_pylist()
-    assert all(row["low"] < row["m"] and abs(row["m"] - 2) < 0.5 for row in rows)
-
-
 def test_domains_of_a_catalog_are_steps():
     declared = {
         "source": TABLE,

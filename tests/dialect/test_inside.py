@@ -190,23 +190,6 @@ def test_all_tables_that_are_read_are_named():
     assert set(query.sources) == {"a", "b", "c", "d"}
 
 
-def test_each_table_is_opened_once():
-    """Also those of which it is asked before whether they are public: a large CSV takes long to open."""
-    query = parse(
-        HEAD + "COUNT(*) FROM (SELECT id, town FROM orders WHERE town IN (SELECT town FROM towns)) AS s "
-        "JOIN (SELECT town, max(pop) AS pop FROM towns GROUP BY town) AS t USING (town) "
-        "JOIN (SELECT id, n FROM orders) AS o USING (id) WHERE n IN (SELECT pop FROM towns)"
-    )
-    opened: list[str] = []
-
-    def open_table(name: str, unit: str) -> sf.Table | sf.PublicTable:
-        opened.append(name)
-        return tables()[name]
-
-    query.question(open_table)
-    assert sorted(opened) == ["orders", "towns"]
-
-
 @pytest.mark.parametrize("rows", [ROWS["orders"], ROWS["orders"].slice(0, 0)])
 def test_several_public_rows_are_no_value_whatever_private_rows_there_are(rows):
     known = {**tables(), "orders": sf.scan(rows, privacy_unit="id")}

@@ -230,21 +230,6 @@ def test_a_larger_text_computes_with_what_is_released(words, same):
         assert here.sql(same).to_arrow_table().to_pylist() == found.to_pylist()
 
 
-@pytest.mark.noise_cannot_matter("half-widths do not depend on what is drawn")
-def test_error_bars_in_a_larger_text():
-    words = "SELECT *, DP_INTERVAL_LOW(units) AS low, DP_INTERVAL_HIGH(t.units) AS high FROM (@) AS t"
-    for confidence in (0.5, 0.99):
-        release = run(around(words, options=f", delta = 1e-6, confidence = {confidence}"))
-        (width,) = set(release.released.errors(confidence)["units"].to_pylist())
-        rows = release.to_arrow().to_pylist()
-        assert {row["high"] - row["low"] for row in rows} <= {2 * width}
-        assert all(row["units"] - row["low"] == width for row in rows)
-    of_sums = f"{SUM}(shop, price, 2, {BY_SUM})"
-    found = run(around("@ ORDER BY DP_INTERVAL_LOW(sum), rank", of_sums))
-    assert found.errors(0.9)["sum"].to_pylist() == found.released.errors(0.9)["sum"].to_pylist()
-    assert found.measured == ["sum"]
-
-
 @pytest.mark.noise_cannot_matter("names of columns are looked at")
 def test_only_what_is_released_is_there():
     bare = f"{COUNT}(product, 3, counts => FALSE)"

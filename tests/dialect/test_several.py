@@ -128,21 +128,6 @@ def test_a_public_table_that_cannot_be_read_costs_nothing(tmp_path: Path, readin
     assert not reading and not release._releases[0].drawn
 
 
-@pytest.mark.noise_cannot_matter("nothing that is noisy is looked at")
-@pytest.mark.parametrize("kind", ["frame", "file"])
-def test_types_of_public_tables_outlast_the_way_to_the_closed_database(kind: str, tmp_path: Path) -> None:
-    types = "HUGEINT '3' AS h, BIT '101' AS b, UUID '00000000-0000-0000-0000-000000000001' AS u, "
-    types += "TIME '10:00' AS t, TIMESTAMPTZ '2020-01-01 00:00:00+00' AS z, [1, 2] AS l, {'a': 1} AS s, 'x'::ENUM('x', 'y') AS e"
-    with duckdb.connect(str(tmp_path / "kinds.duckdb")) as connection:
-        connection.execute(f"CREATE TABLE kinds AS SELECT {types}")
-        frame = connection.sql("FROM kinds").to_arrow_table()
-    kinds = sf.public(frame if kind == "frame" else f"{tmp_path}/kinds.duckdb/kinds")
-    listed = ", ".join(f"typeof({name}) AS {name}" for name in kinds.schema)
-    release = ask(f"SELECT {listed} FROM ({dp('COUNT(*) AS n FROM @')}), kinds", kinds=kinds)
-    (found,) = release.to_arrow().to_pylist()
-    assert found == {name: column.type_name for name, column in kinds.schema.items()}
-
-
 def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as connection:
@@ -186,15 +171,6 @@ def test_a_catalog_says_what_is_public() -> None:
 
 GROUPS = dp("p.year, COUNT(*) AS n FROM @ RIGHT OUTER JOIN (SELECT DISTINCT year FROM towns) AS p ON @.year = p.year GROUP BY p.year",
             "1000000", "0", group_selection_strategy="PUBLIC_GROUPS")  # fmt: skip
-
-
-def test_the_groups_are_those_of_the_question() -> None:
-    question = sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)}).plan.query
-    asked = sf.scan(ROWS, privacy_unit="id").group_by("year", keys=[2020, 2021, 2023])
-    expected = asked.bound(groups=1, rows=1).agg(n=sf.count()).query
-    assert question.public_keys == expected.public_keys and question.keys == expected.keys
-    assert question.steps == expected.steps == ()
-    assert not question.private_groups
 
 
 @pytest.mark.flakiness(k=40, because="epsilon is so large that noise moves no number by half a unit")

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.dialect import parse
-from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.errors import SqlError
 from sfumato.query.query import Query
 
 ROWS = pa.table(
@@ -186,18 +186,6 @@ def test_refused_with_its_place(what):
     assert words in " ".join(message)
     start = marks.index("^")
     assert line[start : start + marks.count("^")].startswith(marked)
-
-
-def test_a_catalog_stands_alone():
-    sql = text("COUNT(*)")
-    with pytest.raises(QueryError, match="catalog= says what tables there are"):
-        sf.sql(sql, catalog=CATALOG, tables={"x": ROWS})
-    with pytest.raises(QueryError, match="catalog= says what tables there are"):
-        sf.sql(sql, catalog=CATALOG, types={"id": "BIGINT"})
-    with pytest.raises(ParameterError, match=r"what sf.catalog\(...\) gives"):
-        sf.sql(sql, catalog={"tables": {}})
-    with pytest.raises(ParameterError, match="memory_limit"):
-        sf.sql(sql, catalog=CATALOG, memory_limit="1KB")
 
 
 def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another():

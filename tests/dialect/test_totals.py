@@ -86,30 +86,6 @@ def test_rows_are_those_of_duckdb(columns, behind):
     assert rows(found) == sorted([*rows(expected), *map(repr, empty)])
 
 
-def test_groups_of_a_catalog(tmp_path):
-    import pyarrow.parquet as pq
-
-    pq.write_table(VISITS, tmp_path / "visits.parquet")
-    catalog = sf.catalog(
-        {
-            "tables": {
-                "visits": {
-                    "source": str(tmp_path / "visits.parquet"),
-                    "privacy_unit": "id",
-                    "columns": {"region": {"domain": ["A", "B", "C"]}, "town": {"domain": [1, 2, 3]}},
-                }
-            }
-        }
-    )
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 9, "
-        "max_rows_per_group = 3) region, town, COUNT(*) AS n FROM visits GROUP BY CUBE (region, town)"
-    )
-    with noise_free():
-        shown = sf.sql(text, catalog=catalog).to_arrow()
-    assert shown.num_rows == 16 and shown.to_pylist()[-1] == {"region": None, "town": None, "n": 36}
-
-
 @pytest.mark.parametrize(
     "columns, behind, message",
     [
