@@ -60,7 +60,7 @@ def wheel(tmp_path_factory):
         yield archive
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_what_the_readme_installs_from_pypi_works(tmp_path, wheel):
     """From a local index; the dependencies are those of PyPI."""
     uv = Path(sys.executable).with_name("uv")
