@@ -139,7 +139,6 @@ BASE = (
         ),
         (
             "tests/certificate/test_planned.py",
-            "tests/engines/test_composition.py",
             "tests/engines/test_noise.py",
             "tests/audit/test_every_aggregate.py",
         ),

@@ -9,9 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.source_reader import Reader
-from sfumato.errors import ParameterError, QueryError, RefusalError
+from sfumato.errors import RefusalError
 from sfumato.guidance.expected_error import chances
 from sfumato.guidance.unit_contributions import Share
 from sfumato.measurements import TruncatedGeometric
@@ -113,35 +111,6 @@ def test_of_units_in_part_the_bias_is_the_engines_own(options):
             assert not point.cells[name].choice.any()
 
 
-DRAWS = 3000
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
-def test_noise_is_that_of_many_releases(options):
-    """Of 3,000 releases the spread about the exact outputs is as expected: of means of few rows, too."""
-    asked = question()
-    found = asked.analyze(**options, groups=2, rows=1)
-    (point,) = found.points
-    plan = plan_of(asked, point.limits, **options)
-    exact = exact_outputs(plan, asked.table._engine, 1)
-    (batch,) = (
-        pa.Table.from_batches(list(asked.table._engine.statistics(plan.exact, 1 << 16)))
-        .combine_chunks()
-        .to_batches()
-    )
-    words = SeededWords(7)
-    noisy = [plan.measurement.draw(batch, words) for _ in range(DRAWS)]
-    for name in found.outputs:
-        e = next(e for e in plan.requirements.estimates if e.name == name)
-        values = np.array([np.asarray(e.value(b.numbers)) for b in noisy])
-        for i, town in enumerate(TOWNS):
-            if name == "each" and town == TOWNS[-1]:
-                continue  # one noise over another has no deviation
-            spread = np.sqrt(np.mean((values[:, i] - exact[name][town]) ** 2))
-            assert point.cells[name].noise[i] == pytest.approx(spread, rel=0.12), (name, town)
-
-
 def test_it_is_what_pipelinedp_defines():
     """Its utility analysis of counts, privacy ids and sums of units, written down once more, row by row.
 
@@ -191,65 +160,6 @@ def test_the_chance_to_be_shown_is_that_of_a_sum_of_coins():
     assert Share(2).of(5) == 0.4
 
 
-def test_odd_rows():
-    """No rows, no unit, one unit with all rows, NaN and infinities: numbers, and no error."""
-    asked = {
-        "n": sf.count(),
-        "has": sf.count("x"),
-        "s": sf.sum("x", lower=0, upper=10),
-        "m": sf.mean("x", lower=0, upper=10),
-    }
-    tables = {
-        "none": ROWS.slice(0, 0),
-        "no unit": pa.table({"id": pa.array([None, None], pa.int64()), "town": ["A", "B"], "x": [1.0, 2.0]}),
-        "one unit": pa.table(
-            {"id": [7] * 500, "town": [f"T{i % 9}" for i in range(500)], "x": [float(i) for i in range(500)]}
-        ),
-        "odd": pa.table(
-            {"id": [1, 2, 3, 4], "town": ["A", None, "A", "A"], "x": [math.inf, -math.inf, math.nan, 1e308]}
-        ),
-    }
-    for name, rows in tables.items():
-        for keys in (None, ["A", "T1"]):
-            found = question(keys, rows=rows, **asked).analyze(
-                epsilon=1, delta=1e-6, noise="laplace", groups=[1, 3], rows=[1, 7]
-            )
-            totals = found.to_arrow().to_pylist()
-            assert len(totals) == 16 and str(found) and found.best() in [p.limits for p in found.points]
-            if name == "odd" and keys:
-                groups = found.to_arrow(by_group=True).to_pylist()
-                means = [r["exact"] for r in groups if r["output"] == "m" and r["town"] == "A"]
-                assert means[0] == pytest.approx((10 + 1e120) / 2)  # infinite counts as the bound
-                assert next(r["exact"] for r in groups if r["output"] == "has" and r["town"] == "A") == 2
-            if name == "one unit" and keys is None:
-                bias = [r["bias"] for r in found.to_arrow(by_group=True).to_pylist() if r["output"] == "n"]
-                assert bias[0] == pytest.approx(1 / 9 - 56)
-
-
-BAD = [
-    ({"groups": [1, 0]}, ParameterError, "groups is 0, but must be"),
-    ({"groups": 10**9 + 1}, ParameterError, "beyond which it limits nothing"),
-    ({"bounds": {"n": [(0, 1)]}}, QueryError, "which has none"),
-    ({"bounds": {"mean": [(3, 1)]}}, ParameterError, "below upper"),
-    ({"groups": list(range(1, 402))}, ParameterError, "at most 400"),
-]
-
-
-def test_a_bad_grid_is_refused_before_anything_is_read(monkeypatch):
-    monkeypatch.setattr(DuckDBEngine, "contributions", lambda *_: pytest.fail("rows are read"))
-    for given, kind, text in BAD:
-        with pytest.raises(kind, match=text):
-            question().analyze(epsilon=1, **given)
-
-
-def test_noise_over_noise_has_no_finite_error():
-    asked = question(None, n=sf.count(), s=sf.sum("k", lower=-1, upper=1), r=sf.ratio("s", "n"))
-    found = asked.analyze(epsilon=1e-3, delta=1e-9, noise="laplace", groups=[1, 2])
-    assert all(e > 0 for e in found.to_arrow()["error"].to_pylist()) and found.best("r")
-    with pytest.raises(QueryError, match="analyze: the bounds of m are 'auto'"):
-        question(None, m=sf.mean("k", lower=0, upper="auto")).analyze(epsilon=1, delta=1e-6)
-
-
 def test_a_table_for_analysts_refuses_and_what_is_made_of_it():
     table = sf.scan(ROWS, privacy_unit="id")
     other = sf.scan(ROWS.select(["id", "k"]), privacy_unit="id")
@@ -276,22 +186,3 @@ def test_a_table_for_analysts_refuses_and_what_is_made_of_it():
             asked.diagnose(epsilon=1, unsafe_words=SeededWords(1))
         assert asked.plan(epsilon=1)
     assert table.join(other, on="id").bound(rows=1).agg(n=sf.count()).analyze(epsilon=1).points
-
-
-def test_it_says_that_it_is_not_private(tmp_path):
-    asked = question(None, n=ASKED["n"], mean=ASKED["mean"])
-    found = asked.analyze(epsilon=1, delta=1e-6, groups=[1, 2, 4], rows=[1, 3])
-    assert type(found).__name__ == "NonPrivateAnalysis" and str(found).startswith("NOT PRIVATE")
-    found.plot(tmp_path / "map.svg")
-    assert "NOT PRIVATE" in (tmp_path / "map.svg").read_text()
-    frame = found.to_pandas(by_group=True)
-    assert len(frame) == len(found.to_polars(by_group=True)) == 6 * 2 * found.keys.num_rows
-
-
-def test_the_rows_are_read_once(monkeypatch):
-    """One query, whatever the grid."""
-    times = []
-    right = Reader._reading
-    monkeypatch.setattr(Reader, "_reading", lambda *a: (times.append(a[1]), right(*a))[1])
-    question(n=sf.count()).analyze(epsilon=1, groups=[1, 2, 3, 4, 5], rows=[1, 2, 3, 4])
-    assert len(times) == 1

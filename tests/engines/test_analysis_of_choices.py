@@ -84,8 +84,8 @@ def asked(bounds):
 
 def beside_all_choices(bounds, of_sums):
     question = by_town(total_rows=2).agg(**asked(bounds))
-    found = question.analyze(epsilon=1, noise="laplace", total_rows=[1, 2, 50])
-    assert [str(p.limits) for p in found.points] == [f"total_rows={n}" for n in (1, 2, 50)]
+    found = question.analyze(epsilon=1, noise="laplace", total_rows=[2, 50])
+    assert [str(p.limits) for p in found.points] == [f"total_rows={n}" for n in (2, 50)]
     for point in found.points:
         expected = all_choices(point.limits.total_rows, bounds)
         for name, cell in point.cells.items():
@@ -99,12 +99,6 @@ def beside_all_choices(bounds, of_sums):
 def test_of_chosen_rows_bias_and_deviation_are_those_of_all_choices():
     """Of counts, units and sums they are exact; of sums within bounds that no choice reaches, too."""
     beside_all_choices(WIDE, 1e-6)
-
-
-@pytest.mark.long
-def test_of_sums_of_units_within_bounds_they_are_near():
-    """Bounds cut most sums here: by the law that is taken for them the mean is off by a tenth at most."""
-    beside_all_choices((-3, 8), 0.25)
 
 
 def weighted_quantile(pairs, rank):
@@ -192,37 +186,6 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
                 assert [e["weight"] for e in other] == pytest.approx(wanted, rel=1e-3, abs=12), name
             else:
                 assert int(other) == pytest.approx(int(one), abs=2)
-
-
-MANY = 2_000
-LARGE = pa.table(
-    {
-        "id": (300 * RNG.random(MANY) ** 1.5).astype(int),
-        "town": [f"T{int(i)}" for i in 3 * RNG.random(MANY)],
-        "x": RNG.gamma(2, 5, MANY),
-        "k": RNG.integers(-6, 12, MANY),
-    }
-)
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
-@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
-def test_noise_of_quantiles_is_that_of_releases(noise, monkeypatch):
-    """Each person has one row: what is drawn is what releases draw, of other words; half as much again is seen."""
-    rows = LARGE.set_column(0, "id", pa.array(range(MANY)))
-    question = quantile_question("auto", TOWNS[:3], rows)
-    (point,) = question.analyze(epsilon=0.2, noise=noise).points
-    plan = make_plan(question.query, epsilon=0.2, noise=noise)
-    (batch,) = question.table._engine.statistics(plan.exact, 1 << 16, 1)
-    words = sf.noise.SeededWords(11)
-    drawn = [plan.measurement.draw(batch, words).numbers for _ in range(200)]
-    for e in (e for e in plan.requirements.estimates if e.kind == "quantile"):
-        cell = point.cells[e.name]
-        off = np.array([e.value(one) for one in drawn]) - (cell.exact + cell.bias)
-        spread = np.sqrt(np.mean(off**2, axis=0))
-        assert cell.noise.tolist() == pytest.approx(spread.tolist(), rel=0.22)
-        assert (1.5 * cell.noise).tolist() != pytest.approx(spread.tolist(), rel=0.22)
 
 
 def test_quantile_of_passes_over_what_counts_nothing():

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-import secrets
-import signal
-import subprocess
-import sys
-from dataclasses import replace
-from pathlib import Path
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 
@@ -19,11 +12,10 @@ import sfumato as sf
 from sfumato.beam import Release
 from sfumato.engines.beam import beam_release as release_module
 from sfumato.engines.beam.beam_release import Joined, SumRows
-from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
+from sfumato.errors import BudgetError, ParameterError
 from sfumato.query import sizes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])
-BIG = {"epsilon": 10**5, "delta": 1e-6}  # noise that rounds away
 
 
 def visits(rows: int = 900) -> pa.Table:
@@ -43,80 +35,7 @@ def question(schema: pa.Schema = SCHEMA, keys=None, rows=None):
     )
 
 
-@pytest.fixture
-def released(run):
-    """Elements, transform -> what the transform gives on them."""
-    return lambda elements, transform: run(
-        lambda pipeline: pipeline | beam.Create(elements, reshuffle=False) | transform
-    )
-
-
-def test_both_ways_to_write_a_release(released):
-    # One group has 73 units or more, and is left out with a chance below e^-1000.
-    transform = Release(question(), **BIG, confidence=0.9, shards=3)
-    assert transform.spent == question().release(**BIG).spent == (1e5, 1e-6)
-    assert "epsilon" in str(transform.explain())
-    (row, *_) = released(visits().to_pylist(), transform)
-    assert list(row) == ["place", "n", "n_error", "people", "people_error", "total", "total_error"]
-    assert row["total_error"] > 0
-
-
 # Repeated work
-
-
-@pytest.mark.long
-def test_a_pipeline_that_runs_again_draws_the_same_noise_for_the_same_rows_and_other_noise_for_others(
-    tmp_path,
-):
-    """Though other rows were killed half-way, with released numbers in hand; and nothing is left that looks complete."""
-    rows, fatal, folder = tmp_path / "rows", str(tmp_path / "fatal"), str(tmp_path)
-
-    def die_once(row):
-        import os
-        import signal
-
-        if row["place"] == "p4" and os.path.exists(fatal):
-            os.remove(fatal)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return repr(sorted(row.items()))
-
-    def rows_of_today(_):
-        import pickle
-
-        return pickle.loads((Path(folder) / "rows").read_bytes())
-
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    source = pipeline | beam.Create([0], reshuffle=False) | beam.FlatMap(rows_of_today)
-    transform = question(keys=["p0", "p1", "p2", "p4"]).release(epsilon=0.1)
-    source | transform | beam.Map(die_once) | beam.io.WriteToText(f"{folder}/out/released")
-    described = tmp_path / "pipeline"
-    described.write_bytes(pipeline.to_runner_api().SerializeToString())
-    (tmp_path / "fatal").touch()
-    outputs = []
-    for given in (visits(), visits(), visits(), visits(901)):
-        rows.write_bytes(pickle.dumps(given.to_pylist()))
-        arguments = [sys.executable, "-c", RUN_AGAIN, str(described)]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        files = sorted((tmp_path / "out").glob("released*"))
-        outputs.append(
-            (done.returncode, sorted(line for file in files for line in file.read_text().splitlines()))
-        )
-    killed, once, again, other = outputs
-    assert killed == (-signal.SIGKILL, [])
-    assert once == again and once[0] == 0 and len(once[1]) == 4
-    # One row more, in one group of one shard; what stands in this shard has noise of its own.
-    assert other[0] == 0 and other[1] != once[1]
-
-
-RUN_AGAIN = """
-import logging, sys
-logging.disable(logging.WARNING)
-import apache_beam as beam
-from apache_beam.portability.api import beam_runner_api_pb2
-described = beam_runner_api_pb2.Pipeline.FromString(open(sys.argv[1], "rb").read())
-runner = beam.runners.runner.create_runner("FnApiRunner")
-beam.Pipeline.from_runner_api(described, runner, beam.options.pipeline_options.PipelineOptions([])).run()
-"""
 
 
 def in_the_worker(transform, table: pa.Table, seed: int) -> list:
@@ -187,11 +106,6 @@ def joined(join, parts: list, chance: random.Random) -> dict[int, list[bytes]]:
     return found
 
 
-def fresh_in_the_worker(work, shard, parts, drawn=release_module._drawn):
-    """The planted defect: noise keyed by a secret that each attempt draws for itself."""
-    return drawn(replace(work, secret=secrets.token_bytes(32)), shard, parts)
-
-
 def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
     monkeypatch.setattr(sizes, "JOIN_PARTS", 1)
     monkeypatch.setattr(sizes, "SHUFFLE_BYTES", 0)
@@ -206,85 +120,10 @@ def test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise(monkeypatch):
     assert other != attempts[0]
 
 
-def test_a_planted_secret_of_the_attempt_is_found(monkeypatch):
-    monkeypatch.setattr(release_module, "_drawn", fresh_in_the_worker)
-    transform = question(keys=["p0", "p1"]).release(epsilon=0.1, noise="laplace")
-    with pytest.raises(AssertionError):
-        in_the_worker(transform, visits(), 0)
-
-
-# Before a pipeline runs
-
-
-REFUSED = [
-    (lambda: sf.scan(pa.schema([]), privacy_unit="id"), EngineError, "at least the one"),
-    (lambda: sf.scan(SCHEMA, privacy_unit="user"), QueryError, "no column 'user'"),
-    (lambda: question().release(epsilon=1), BudgetError, "delta is 0"),
-    (lambda: Release(question(), epsilon=1, delta=1e-6, shards=0), ParameterError, "shards"),
-    (lambda: Release(question(), epsilon=1, delta=1e-6, confidence=1.5), ParameterError, "confidence"),
-    (lambda: Release("SELECT 1", epsilon=1), ParameterError, "question"),
-    (lambda: Release(question(rows=visits()), epsilon=1, delta=1e-6), QueryError, "rows on DuckDB"),
-]  # fmt: skip
-
-
-def test_what_cannot_be_answered_is_refused_when_it_is_made():
-    for make, error, words in REFUSED:
-        with pytest.raises(error, match=words):
-            make()
-
-
 # Failures
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("stage", ["partials", "joined_totals", "merged"])
-def test_a_worker_that_fails_fails_the_pipeline_and_shows_nothing(stage, monkeypatch, released):
-    transform = question().release(**BIG)
-
-    def fail(self, *arguments):
-        raise EngineErrorOfTest(stage)
-
-    monkeypatch.setattr(sizes, "WAITING_BYTES", 0)  # parts of shards for each batch
-    monkeypatch.setattr(sizes, "SHUFFLE_BYTES", 0)
-    monkeypatch.setattr(sizes, "SHUFFLE_PARTS", 1)
-    monkeypatch.setattr(f"sfumato.engines.duckdb.stages.Stages.{stage}", fail)
-    shown: list = []
-    with pytest.raises(Exception, match=f"{stage}|EngineErrorOfTest"):
-        shown = released(visits().to_batches(max_chunksize=100), transform)
-    assert not shown
-
-
-class EngineErrorOfTest(Exception):
-    pass
-
-
 # Accumulators
-
-
-@pytest.mark.parametrize(("pairs", "merged"), [(50, False), (200, True), (10**6, True)])
-def test_an_accumulator_is_small_and_little_is_added_up_twice(monkeypatch, pairs, merged):
-    """Of a shard whose own pairs have so many bytes."""
-    monkeypatch.setattr(sizes, "JOIN_BYTES", 100)
-    joins, lengths = [], []
-
-    def join(parts: list[bytes]) -> list[bytes]:
-        joins.append(sum(map(len, parts)))
-        return [b"+" * min(joins[-1], pairs)]
-
-    fn = Joined(join)
-    accumulator = fn.create_accumulator()
-    for _ in range(1000):
-        part = b"x" * 10
-        if merged:
-            accumulator = fn.merge_accumulators([accumulator, fn.add_input(fn.create_accumulator(), part)])
-        else:
-            accumulator = fn.add_input(accumulator, part)
-        added_up, fresh, parts = accumulator
-        lengths.append(sum(map(len, parts)))
-        assert lengths[-1] == added_up + fresh
-    fn.compact(accumulator)
-    assert max(lengths) <= 3 * pairs + 100 and joins
-    assert sum(joins) <= 2 * 10 * 1000
 
 
 def test_an_accumulator_that_is_merged_twice_counts_once_in_each():
@@ -311,17 +150,3 @@ def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
         Release(rows, epsilon="0.1", shards=0, budget=budget)
     assert [spent.what for spent in budget.history] == ["n", "the 1 largest by place"]
     assert budget.remaining[:2] == (0.25, 5e-7)
-
-
-def test_two_releases_of_a_question_pay_twice_and_draw_twice(run):
-    budget, asked = sf.Budget("2e-10"), sf.scan(SCHEMA, privacy_unit="id").agg(n=sf.count_units())
-    one, two = (asked.release(epsilon="1e-10", budget=budget) for _ in range(2))
-    found = run(
-        lambda p: (
-            rows := p | beam.Create(visits().to_batches()),
-            (rows | "one" >> one, rows | "two" >> two) | beam.Flatten(),
-        )[-1]
-    )
-    assert budget.remaining == (0.0, 0.0, 0.0)
-    # Noise of scale 10^10: two draws are equal with a chance below 1e-10.
-    assert len({row["n"] for row in found}) == 2

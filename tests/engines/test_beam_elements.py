@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 from typing import NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from apache_beam.transforms import window
 
 import sfumato as sf
 from sfumato.beam import ToRows, named
 from sfumato.engines.beam.beam_elements import ReadElements
 from sfumato.engines.beam.beam_rows import Columns
-from sfumato.errors import EngineError, ParameterError, QueryError
+from sfumato.errors import QueryError
 from sfumato.query import sizes
 
 # Epsilon of 10^5: noise that rounds away.
@@ -119,20 +117,6 @@ def stars(function) -> dict[float, int]:
 # What is refused
 
 
-def test_what_is_none_is_refused_when_it_is_made():
-    rows = beam.Pipeline(runner="FnApiRunner") | beam.Create([1])
-    windows = rows | beam.WindowInto(window.FixedWindows(60))
-    for make, error, words in (
-        (lambda: ToRows({"user": "string"}, len), ParameterError, "columns is 'dict', .* an Arrow schema"),
-        (lambda: ToRows(SCHEMA, "user"), ParameterError, "function is 'user', .* a function"),
-        (lambda: ToRows(pa.schema([("a", pa.opaque(pa.int8(), "a", "b"))]), len), EngineError, "declare it"),
-        (lambda: beam.Pipeline() | ToRows(SCHEMA, len), QueryError, "one collection"),
-        (lambda: windows | ToRows(SCHEMA, len), QueryError, "GlobalWindows"),
-    ):
-        with pytest.raises(error, match=words):
-            make()
-
-
 @pytest.mark.parametrize("by", ["elements", "rows", "elements of a union"])
 def test_public_keys_are_not_those_of_private_elements(by):
     places = named("places", pa.schema([("movie", pa.string())]))
@@ -148,11 +132,3 @@ def test_public_keys_are_not_those_of_private_elements(by):
         {"ratings": both, "places": keys} | release
     known = pipeline | "Keys" >> beam.Create(KEYS)
     {"ratings": both, "places": known} | "again" >> release  # was not used up
-
-
-def test_a_transform_may_be_applied_again_and_sent():
-    """Nothing is paid for it."""
-    rows = ToRows(SCHEMA, len)
-    elements = beam.Pipeline() | beam.Create(["a"])
-    for place, one in enumerate((rows, rows, pickle.loads(pickle.dumps(rows)))):
-        elements | str(place) >> one

@@ -10,7 +10,7 @@ import re
 import stat
 import zlib
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
@@ -112,12 +112,8 @@ def test_who_may_not_read_the_secret_gives_its_fingerprint(kept, monkeypatch):
 
 NONE = [
     (None, "it is not set"),
-    ("", "not 32 secret random bytes"),
-    ("correct horse battery staple", "not hexadecimal"),
     (SECRET.hex()[:62], "not 32 secret random bytes"),
-    ("ab" * 32, "not 32 secret random bytes"),
     (b"the quick brown fox jumps over the lazy dog".hex(), "a text, .* can be guessed"),
-    (SECRET.hex().encode().hex(), "a text, .* can be guessed"),
     (bytes(range(128, 192)).hex(), "what is counted up, can be guessed"),
 ]
 
@@ -142,14 +138,7 @@ def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, monkeypatch)
     """Who owns it may read and change it, whatever its rights are."""
     path = tmp_path / "secret"
     path.write_text(SECRET.hex())
-    for rights, fits in (
-        (0o600, True),
-        (0o640, True),
-        (0o400, True),
-        (0o644, False),
-        (0o660, False),
-        (0o604, False),
-    ):
+    for rights, fits in ((0o600, True), (0o640, True), (0o644, False), (0o660, False)):
         path.chmod(rights)
         if fits:
             assert FileSecret(path)._sealed().fingerprint
@@ -171,15 +160,6 @@ def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, monkeypatch)
             Release(question(), epsilon=1, secret=FileSecret(path))
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
-    """A pipe that nobody writes to is not waited for."""
-    os.mkfifo(tmp_path / "pipe", 0o600)
-    for path, words in ((tmp_path / "missing", "cannot be read"), (tmp_path, "cannot be read"),
-                        (tmp_path / "pipe", "no plain file"), ("a\0b", "no file can have this name")):  # fmt: skip
-        with pytest.raises(QueryError, match=words):
-            Release(question(), epsilon=1, secret=FileSecret(path))
-
-
 WRITTEN = (
     SECRET, SECRET.hex(), SECRET.hex() + "\n", base64.b64encode(SECRET).decode(),
     base64.urlsafe_b64encode(2 * SECRET).decode(),
@@ -191,15 +171,10 @@ class Raising(os.PathLike):
         raise ValueError(SECRET.hex())
 
 
-class AsBytes(os.PathLike):
-    def __fspath__(self):
-        return SECRET
-
-
 @pytest.mark.parametrize("kind", [EnvironmentSecret, FileSecret, CallableSecret])
 def test_a_secret_in_the_place_of_its_place_is_not_quoted(kind):
     """`EnvironmentSecret(os.environ["NAME"])`: it was quoted, and staged where a fingerprint was given."""
-    for given in (*WRITTEN, Path(SECRET.hex()), "\ud800", None, 5, Raising(), AsBytes()):
+    for given in (*WRITTEN, Path(SECRET.hex()), "\ud800", None, 5, Raising()):
         with pytest.raises(QueryError, match="must be the") as caught:
             kind(given, fingerprint="fingerprint:" + "ab" * 32)
         said = "".join(str(error) for error in behind(caught.value))
@@ -252,21 +227,12 @@ def test_nothing_of_a_secret_stays_behind_an_error(monkeypatch):
 def test_a_function_that_carries_the_secret_is_refused():
     carried, digits = bytes(SECRET), SECRET.hex()
     for function in (
-        lambda: carried,
         lambda: bytes.fromhex(carried.hex()),
         lambda text=digits: bytes.fromhex(text),
-        lambda number=int(digits, 16): number.to_bytes(32, "big"),
         lambda reversed=carried[::-1]: reversed[::-1],
     ):
         with pytest.raises(QueryError, match="the function carries the secret"):
             Release(question(), epsilon=1, secret=CallableSecret(function))
-
-
-def test_a_function_that_cannot_be_sent_is_refused():
-    fetch = cache(lambda: SECRET)
-    with pytest.raises(QueryError, match="the function cannot be sent to workers") as caught:
-        Release(question(), epsilon=1, secret=CallableSecret(fetch))
-    assert behind(caught.value) == [caught.value]
 
 
 # What is staged
@@ -314,27 +280,3 @@ def test_what_is_staged_does_not_hold_the_secret(kept):
     data = staged(transform)
     assert is_in(transform._work.release, data)  # so that it would be found
     assert not is_in(SECRET, data) and not is_in(key, data)
-
-
-def test_a_secret_that_is_drawn_is_staged_as_the_docs_say():
-    transform = Release(question(), epsilon=1)
-    assert is_in(transform._work.secret, staged(transform))
-
-
-def test_who_reads_a_drawn_secret_can_tell_exact_numbers_from_guesses():
-    """What docs/beam.md says of it: each guess has its noise, and few guesses fit what was released."""
-    table = sf.scan(SCHEMA, privacy_unit="id").group_by("place", keys=["a"]).bound(groups=1, rows=1)
-    work = Release(table.agg(n=sf.count()), epsilon="0.1", shards=1)._work
-    work = replace(work, secret=SECRET)
-
-    def released(people: int) -> list:
-        given = (
-            [pa.record_batch({"id": range(people), "place": ["a"] * people}, schema=SCHEMA)] if people else []
-        )
-        parts = [p.data for p in work.stages.partials(given)]
-        totals = [p.data for p in work.stages.totals(parts)]
-        return [row for b in work.released(0, totals) for row in b.to_pylist()]
-
-    shown = released(37)
-    fitting = [people for people in range(32, 43) if released(people) == shown]
-    assert 37 in fitting and len(fitting) < 6

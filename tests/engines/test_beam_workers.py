@@ -18,7 +18,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import sfumato as sf
-from sfumato.beam import EnvironmentSecret, Release, ToRows
+from sfumato.beam import EnvironmentSecret, Release
 
 pytestmark = pytest.mark.long
 
@@ -118,25 +118,6 @@ def test_killed_workers_fail_the_job_and_the_next_jobs_release_the_same(port_of,
     with pytest.raises(RuntimeError, match="FAILED|another secret"):
         built(services[1]).run().wait_until_finish()
     assert not list(tmp_path.glob("released*"))
-
-
-@pytest.mark.release
-def test_elements_in_a_pool_of_workers_are_counted(port_of, run):
-    port = port_of("apache_beam.runners.worker.worker_pool_main", "--service_port=0")
-    pool = ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
-
-    def build(pipeline):
-        rows = pipeline | beam.Create([tuple(row.values()) for row in visits().to_pylist()])
-        rows |= ToRows(
-            SCHEMA, lambda visit: dict(zip(SCHEMA.names, visit, strict=True)) if visit[2] < 10 else None
-        )
-        counted = rows | question(None).release(epsilon=10**5, delta=1e-6)
-        return counted | beam.Map(lambda row: (os.getpid(), row["place"], row["n"]))
-
-    told = run(build, [*job_service(port_of), *pool])
-    assert {process for process, *_ in told}.isdisjoint({os.getpid()})
-    few = [row["place"] for row in visits().to_pylist() if row["x"] < 10]
-    assert {(place, n) for _, place, n in told} == {(p, few.count(p)) for p in set(few)}
 
 
 @pytest.mark.release

@@ -8,20 +8,8 @@ from datetime import date
 
 import pyarrow as pa
 
+import sfumato.transformations as tf
 from sfumato.query.engine_protocol import ExactQuery
-from sfumato.transformations import (
-    Edges,
-    Listed,
-    Row,
-    RowsInBins,
-    Statistic,
-    UnitsInBins,
-    WeightGrid,
-    WeightsInBins,
-    YesInStrata,
-    bound_groups,
-    per_group,
-)
 
 NUMBERS = [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, 2.0, 5e-324, -5e-324, 1e308, 2.5]
 TEXTS = ["", "a", "A", "é", "e\u0301", "it's", '"', "\\", None, "日本", "%s", "a ", "; --", "NULL"]
@@ -37,22 +25,30 @@ TABLE = pa.table(
         "w": [WEIGHTS[i % 11] for i in range(42)],
     }
 )
-STATISTICS: tuple[Statistic, ...] = (
-    RowsInBins("x", "x", 2, Edges((0.0, 0.1, 1.0, 2.0), below=True, above=True), -4),
-    RowsInBins("y", "x", 2, Edges((-math.inf, 0.0, 1.5, math.inf)), -4),
-    RowsInBins("z", "x", 1, Edges((0.0, 2.0)), -4),
-    RowsInBins("s", "s", 1, Listed(("", "a", "é", "it's", '"', "\\", "%s", "; --"), other=True), -4),
+STATISTICS: tuple[tf.Statistic, ...] = (
+    tf.RowsInBins("x", "x", 2, tf.Edges((0.0, 0.1, 1.0, 2.0), below=True, above=True), -4),
+    tf.RowsInBins("y", "x", 2, tf.Edges((-math.inf, 0.0, 1.5, math.inf)), -4),
+    tf.RowsInBins("z", "x", 1, tf.Edges((0.0, 2.0)), -4),
+    tf.RowsInBins("s", "s", 1, tf.Listed(("", "a", "é", "it's", '"', "\\", "%s", "; --"), other=True), -4),
     # Sums that no BIGINT holds, and as many edges as are halved several times.
-    RowsInBins("m", "x", 2, Edges(tuple(i / 8 - 3.0 for i in range(60))), -70),
+    tf.RowsInBins("m", "x", 2, tf.Edges(tuple(i / 8 - 3.0 for i in range(60))), -70),
     # So many values that they are found in another way.
-    RowsInBins("l", "s", 1, Listed((*(f"z{i}" for i in range(70)), "", "a", "é", "it's"), other=True), -4),
-    RowsInBins("k", "s", 1, Listed((*(f"z{i}" for i in range(70)), "a", "%s", "; --")), -4),
-    RowsInBins("n", "unit", 2, Listed((*range(90, 10, -1), 0, 2**63, -(2**63)), other=True), -4),
-    UnitsInBins("d", "d", 1, Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
-    UnitsInBins("b", "b", 1, Listed((True,), other=True), -4),
-    WeightsInBins("v", "x", 2, Edges((0.0, 0.1), True, True), -4, weight="w", weights=WeightGrid(-3, 12)),
-    WeightsInBins("t", "b", 1, Listed((True, False)), -4, weight="w", weights=WeightGrid(0, 2), once=True),
-    WeightsInBins("i", "s", 1, Listed(("a",), other=True), -70, weight="b", weights=WeightGrid(0, 1)),
+    tf.RowsInBins(
+        "l", "s", 1, tf.Listed((*(f"z{i}" for i in range(70)), "", "a", "é", "it's"), other=True), -4
+    ),
+    tf.RowsInBins("k", "s", 1, tf.Listed((*(f"z{i}" for i in range(70)), "a", "%s", "; --")), -4),
+    tf.RowsInBins("n", "unit", 2, tf.Listed((*range(90, 10, -1), 0, 2**63, -(2**63)), other=True), -4),
+    tf.UnitsInBins("d", "d", 1, tf.Listed((date(1, 1, 1), date(9999, 12, 31))), -4),
+    tf.UnitsInBins("b", "b", 1, tf.Listed((True,), other=True), -4),
+    tf.WeightsInBins(
+        "v", "x", 2, tf.Edges((0.0, 0.1), True, True), -4, weight="w", weights=tf.WeightGrid(-3, 12)
+    ),
+    tf.WeightsInBins(
+        "t", "b", 1, tf.Listed((True, False)), -4, weight="w", weights=tf.WeightGrid(0, 2), once=True
+    ),
+    tf.WeightsInBins(
+        "i", "s", 1, tf.Listed(("a",), other=True), -70, weight="b", weights=tf.WeightGrid(0, 1)
+    ),
 )
 
 
@@ -66,10 +62,10 @@ STRATA = pa.table(
         "yes": pa.array([[True, False, None, True, True][i % 5] for i in range(84)], pa.bool_()),
     }
 )
-IN_STRATA: tuple[Statistic, ...] = (
-    YesInStrata("s", "s", 1, Listed(("a", "é", "it's", "", "; --")), -4, "yes"),
-    YesInStrata("d", "d", 2, Listed((YES_DAYS[0], YES_DAYS[1])), -4, "yes"),
-    YesInStrata("y", "yes", 2, Listed((True, False)), 0, "yes"),
+IN_STRATA: tuple[tf.Statistic, ...] = (
+    tf.YesInStrata("s", "s", 1, tf.Listed(("a", "é", "it's", "", "; --")), -4, "yes"),
+    tf.YesInStrata("d", "d", 2, tf.Listed((YES_DAYS[0], YES_DAYS[1])), -4, "yes"),
+    tf.YesInStrata("y", "yes", 2, tf.Listed((True, False)), 0, "yes"),
 )
 
 
@@ -79,8 +75,8 @@ def counted(opened, table, statistics) -> dict[str, int]:
 
 
 def defined(table, statistics) -> dict[str, int]:
-    rows = [Row(row["unit"], (), row) for row in table.to_pylist()]
-    chain = bound_groups(1) >> per_group(statistics, groups=1)
+    rows = [tf.Row(row["unit"], (), row) for row in table.to_pylist()]
+    chain = tf.bound_groups(1) >> tf.per_group(statistics, groups=1)
     return dict(+Counter(chain(rows)[()]))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -18,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import parquet, sanitized_columns
-from sfumato.engines.duckdb.sources import of_fields
+from sfumato.engines.duckdb import parquet
 from sfumato.errors import EngineError
 
 from .made_rows import rows_of
@@ -97,14 +95,10 @@ def durations(unit: str) -> pa.Array:
 
 COLUMNS = {
     "times in milliseconds": times(),
-    "times with a zone": times("UTC"),
     "times in lists": pa.ListArray.from_arrays([0, 1, 2, 3, 4], times()),
     "durations in ms": durations("ms"),
-    "durations in structs": pa.StructArray.from_arrays([durations("s")], ["a"]),
-    "durations in lists": pa.array([[1], [2], [], None], pa.list_(pa.duration("us"))),
     "durations in maps": pa.array([[(1, 2)], [(2, 3)], [], None], pa.map_(pa.duration("ns"), pa.duration("s"))),
     "halves": pa.array([HALF, None, np.float16("nan"), np.float16(0)], pa.float16()),
-    "halves in structs": pa.array([{"a": HALF}, {"a": None}, None, {"a": HALF}], pa.struct([("a", pa.float16())])),
     "halves in lists": pa.array([[HALF], [], None, [None]], pa.list_(pa.float16())),
 }  # fmt: skip
 
@@ -211,40 +205,16 @@ def test_a_row_passes_whatever_is_beside_it(kind, view, tmp_path):
         assert passing(file, condition) == passing(table, condition), condition
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["table", *(pytest.param(k, marks=pytest.mark.long) for k in ("file", "text", "relation", "database"))],
-)
+@pytest.mark.parametrize("kind", ["table", pytest.param("file", marks=pytest.mark.long)])
 def test_all_nan_are_one_whatever_is_beside_them(kind, tmp_path):
     negative = np.array([0xFFF8 << 48] * 6, np.uint64).view(np.float64)
     found = []
     for values in (negative, [*negative, 1.0], [*negative, NAN]):
-        rows = pa.table({"id": range(len(values)), "x": values})
-        path = str(tmp_path / f"{kind}{len(found)}")
-        source: object = rows
+        source: object = pa.table({"id": range(len(values)), "x": values})
         if kind == "file":
-            source = f"{path}.parquet"
-            pq.write_table(rows, source)
-        elif kind == "text":
-            source = f"{path}.csv"
-            texts = [f"{i},{'1.0' if v == 1 else '-nan' if i < 6 else 'nan'}" for i, v in enumerate(values)]
-            Path(source).write_text("\n".join(["id,x", *texts]) + "\n")
-        elif kind == "relation":
-            source = duckdb.connect().from_arrow(rows)
-        elif kind == "database":
-            source = f"{path}.duckdb/t"
-            with duckdb.connect(f"{path}.duckdb") as there:
-                there.execute("CREATE TABLE t AS FROM rows")
-        types = {"id": "BIGINT", "x": "DOUBLE"} if kind == "text" else None
-        opened = sf.scan(source, privacy_unit="id", types=types)
+            pq.write_table(source, tmp_path / f"{len(found)}.parquet")
+            source = tmp_path / f"{len(found)}.parquet"
+        opened = sf.scan(source, privacy_unit="id")
         asked = opened.sql("SELECT id FROM self WHERE CAST(x AS VARCHAR) <> 'nan' OR length(x || '') = 4")
         found.append({row[0] for row in rows_of(asked).elements()} & set(range(6)))
     assert found[0] == found[1] == found[2]
-
-
-def test_that_duckdb_believes_what_files_say_would_be_found(tmp_path, monkeypatch):
-    of_fields.cache_clear()
-    monkeypatch.setattr(sanitized_columns, "FLOATS", frozenset())
-    with pytest.raises(AssertionError, match="x"):
-        test_a_row_passes_whatever_is_beside_it("double", False, tmp_path)
-    of_fields.cache_clear()

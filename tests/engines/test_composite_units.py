@@ -8,14 +8,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.sql import ask
-from sfumato.errors import ParameterError, QueryError, SqlError
+from sfumato.errors import ParameterError, QueryError
 
 from .made_rows import rows_of, table
 
@@ -43,13 +41,9 @@ def unit_of(row: Any) -> Any:
 
 
 CHAINS = {
-    "alone": lambda v, p: v,
-    "join": lambda v, p: v.join(p, on=["id", "month"]),
     "left join on more": lambda v, p: v.join(p.with_columns(n="age % 5"), on=["month", "n", "id"], how="left"),
-    "by the unit's name": lambda v, p: v.join(p, on="id and month"),
     "join itself": lambda v, p: v.join(v.filter("n > 0"), on=["id", "month"]),
     "union": lambda v, p: v.union(v.filter("n > 0")),
-    "per unit": lambda v, p: v.per_unit(n="sum(n)", last="max(ts)"),
     "per unit by id alone": lambda v, p: v.per_unit("id", n="sum(n)", rows="count(*)"),
     "everything": lambda v, p: (
         v.filter("n > -4").per_unit("id", n="sum(n)").join(p, on="id and month", how="left").filter("age > 9")
@@ -77,33 +71,13 @@ def test_rows_of_some_units_are_the_same_without_the_others(name, v, p, chosen):
     assert whole == halves[0] + halves[1]
 
 
+@example([("a", 1.0, 1, None), ("A", 1.0, 1, None), ("", None, 1, None), (None, 1.0, 1, None)])
 @given(visits)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_units_are_equal_where_all_parts_are(v):
     asked = sf.scan(table(VISITS, v), privacy_unit=PARTS).per_unit(rows="count(*)")
     expected = Counter(unit for row in v if (unit := unit_of(row)) is not None)
     assert sorted(row[1] for row in rows_of(asked).elements()) == sorted(expected.values())
-
-
-KINDS = {
-    "BOOLEAN": "true", "TINYINT": "1", "UBIGINT": "18446744073709551615", "HUGEINT": "-1" + "0" * 38,
-    "FLOAT": "0.1", "DOUBLE": "5e-324", "DECIMAL(9,2)": "1.50", "DATE": "'infinity'", "TIME": "'01:02:03.000004'",
-    "TIMESTAMP": "'2024-01-01 00:00:00.000001'", "TIMESTAMPTZ": "'infinity'", "UUID": "uuid()", "BLOB": "'a\\x00b'",
-    "BIT": "'0101'", "ENUM('x', 'y')": "'y'",
-}  # fmt: skip
-
-
-def test_every_type_of_a_unit_may_be_a_part(tmp_path):
-    values = ", ".join(f"CAST({value} AS {kind}) AS x{i}" for i, (kind, value) in enumerate(KINDS.items()))
-    nothing = ", ".join(f"CAST(NULL AS {kind})" for kind in KINDS)
-    with duckdb.connect(str(tmp_path / "t.duckdb")) as session:
-        session.execute(
-            f"CREATE TABLE t AS SELECT {values}, i % 2 AS y FROM range(4) r(i) UNION ALL SELECT {nothing}, 7"
-        )
-    for i, kind in enumerate(KINDS):
-        asked = sf.scan(f"{tmp_path}/t.duckdb/t", privacy_unit=[f"x{i}", "y"])
-        counts = rows_of(asked.per_unit(n="count(*)"), reordered=False)
-        assert sorted(row[1] for row in counts) == ([1, 1, 1, 1] if kind == "UUID" else [2, 2]), kind
 
 
 def test_weeks_are_those_of_the_declared_time_zone(monkeypatch):
@@ -140,17 +114,11 @@ def a_table(columns: Any = None, unit: Any = PARTS, **options: Any) -> Any:
 EMPTY = pa.array([], pa.string())
 REFUSED = [
     (lambda: a_table().join(a_table(unit="id"), on="id"), "a row belongs to one id and month here, and to one id in"),
-    (lambda: a_table(unit="id").join(a_table(), on={"id": "id"}), "Scan both tables with the same privacy_unit"),
     (lambda: a_table().join(a_table(), on="id"), "add 'id': 'id', 'month': 'month' to on"),
-    (lambda: a_table().join(a_table(unit=["id", "month", "id + 1"]), on=PARTS), "Scan both tables"),
     (lambda: a_table().join(a_table({"id": EMPTY, "month": EMPTY}), on=PARTS), "id is a whole number here, and id is"),
-    (lambda: a_table().union(a_table(unit="id")), "union: a row belongs to one id and month"),
-    (lambda: a_table(unit=["id", "random()"]), "random"),
     (lambda: a_table(unit=["id", "to_timestamp(month)"]), "with a zone"),
     (lambda: a_table(unit=["id", "[month]"]), "do not compare alike"),
-    (lambda: a_table({"id": EMPTY, "x": pa.array([], pa.list_(pa.int8()))}, ["id", "x"]), "do not compare alike"),
     (lambda: a_table({"id": EMPTY, "id and id || 'x'": EMPTY}, ["id", "id || 'x'"]), "already"),
-    (lambda: a_table().group_by("id and month"), "is the privacy unit"),
     (lambda: a_table().with_columns(**{"id and month": "1"}), "cannot be redefined"),
 ]  # fmt: skip
 
@@ -159,60 +127,6 @@ def test_what_has_no_such_unit_is_refused():
     for ask_, says in REFUSED:
         with pytest.raises((QueryError, ParameterError), match=says):
             ask_()
-
-
-def test_columns_may_have_any_names():
-    names = ["kept 0", "_kept 1", "part", "part 0", "form 0", "p0", "column 0"]
-    rows = pa.table({name: [i, i, None] for i, name in enumerate(names)})
-    for unit in (names, [names[0], '"part 0" + "kept 0"'], ["part", "part + p0"]):
-        asked = sf.scan(rows, privacy_unit=unit)
-        assert [row[:-1] for row in rows_of(asked)] == [tuple(range(len(names)))]
-        assert sum(rows_of(asked).values()) == 2
-
-
-@pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts")
-def test_a_catalog_declares_them_and_sql_asks(tmp_path):
-    pq.write_table(table(VISITS, [("a", 1.0, 1, t) for t in TIMES]), tmp_path / "visits.parquet")
-    (tmp_path / "catalog.toml").write_text(
-        '[tables.visits]\nsource = "visits.parquet"\nunit_timezone = "Europe/Berlin"\n'
-        """privacy_unit = ["id", "date_trunc('day', ts)"]\n"""
-    )
-    catalog = sf.catalog(tmp_path / "catalog.toml")
-    release = sf.sql(
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000, max_rows_per_group = 1) COUNT(*) AS n "
-        "FROM visits WHERE n > 0",
-        catalog=catalog,
-    )
-    assert release.to_arrow().to_pylist() == [{"n": 3}]  # Sunday, Monday, Tuesday in Berlin
-    assert "protected as m people" in str(release.explain())
-    assert catalog.check().ok
-
-
-LIMITS = dict.fromkeys(("memory_limit", "threads", "temp_directory"))
-
-
-SAID = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 0, max_rows_per_group = 2, privacy_unit_column = {}) COUNT(*) AS n FROM visits AS v WHERE n > 0"
-WEEKS = ["id", "date_trunc('week', ts)"]
-
-
-WRITTEN = [
-    ("[id, month]", PARTS, "UTC"),
-    ('["id", `month`]', PARTS, "UTC"),
-    ("[v.id, date_trunc('week',\n  v.ts)], unit_timezone = 'Asia/Tokyo'", WEEKS, "Asia/Tokyo"),
-    ("[id, (month // 2), -n]", ["id", "(month // 2)", "-n"], "UTC"),
-]
-
-
-def test_sql_has_the_units_of_a_chain():
-    rows = table(VISITS, [("a", 1.0, 1, t) for t in TIMES])
-    for written, parts, zone in WRITTEN:
-        asked = ask(SAID.format(written), {"visits": rows}, None, None, LIMITS).questions[0]
-        chain_ = sf.scan(rows, privacy_unit=parts, unit_timezone=zone).filter("n > 0")
-        assert (asked.table.unit, asked.table._unit_parts) == (chain_.unit, chain_._unit_parts)
-        assert asked.table.notes == chain_.notes and rows_of(asked.table) == rows_of(chain_)
-        plans = [one.plan(epsilon=1) for one in (asked, chain_.bound(rows=2).agg(n=sf.count()))]
-        assert plans[0].exact == plans[1].exact
-        assert "in m units, it is protected as m people together are" in str(plans[0].explain())
 
 
 def test_a_foreign_key_leads_to_them():
@@ -244,13 +158,3 @@ def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
         totals = [sum(int(v) for v in column.to_pylist()) for column in batch.columns[1:3]]
         found.append(totals if limit < 5 else [column.to_pylist() for column in batch.columns])
     assert found[0] == found[1]
-
-
-def test_a_column_that_is_called_like_the_unit_is_not_the_unit():
-    people = pa.table({"id": [1, 1, 2], "m": [1, 2, 1]})
-    with pytest.raises(SqlError, match="the privacy unit is made of id and m, .* it cannot be m"):
-        sf.sql(
-            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = [id, m], "
-            'max_rows_per_group = 1) COUNT(*) AS n FROM (SELECT m AS "id and m" FROM p) AS a',
-            tables={"p": people},
-        )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,8 +13,6 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import connection, sources
 from sfumato.engines.duckdb.connection import checked_out, closed
-from sfumato.engines.duckdb.resources import Resources
-from sfumato.errors import EngineError
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
@@ -100,15 +96,10 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
             session.register("given", ROWS)
             session.execute("CREATE TEMP VIEW view AS FROM given; SET VARIABLE v = 'private'")
             assert session.sql("FROM view").to_arrow_table() == ROWS
-        (database,) = (database for _, database, _ in connection._idle.values())
     with closed("Europe/Berlin", locked=True) as session:
         assert session.execute("SELECT getvariable('v')").fetchall() == [(None,)]
     with closed("UTC", locked=True) as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
-    with closed("UTC") as session, pytest.raises(duckdb.Error) as error:
-        session.execute("FROM given")
-    assert "exception_type" not in str(error.value)
-    assert len(connection._idle) == 3 and database in [d for _, d, _ in connection._idle.values()]
 
 
 def test_a_database_in_which_something_is_left_is_closed():
@@ -124,13 +115,6 @@ def test_a_database_in_which_something_is_left_is_closed():
             session.execute(leave)
         assert idle() == [] and lent_place() != home
         connection._idle.clear()
-
-
-def test_a_database_with_an_error_in_between_is_closed():
-    for error in (duckdb.Error, EngineError, KeyboardInterrupt, GeneratorExit, MemoryError):
-        with pytest.raises(error), checked_out():
-            raise error("in between")
-        assert idle() == []
 
 
 def test_a_source_sees_its_own_rows_alone(tmp_path):
@@ -156,26 +140,6 @@ def test_a_source_sees_its_own_rows_alone(tmp_path):
     assert held() is None  # nor are rows held for the next
 
 
-def test_threads_have_databases_of_their_own():
-    wrong, begin = [], threading.Barrier(sizes.IDLE_DATABASES + 4)
-
-    def ask(number):
-        rows = pa.table({"id": np.arange(number + 1), "k": np.full(number + 1, number)})
-        begin.wait()
-        for _ in range(5):
-            if counted(rows) != [(number, number + 1)]:
-                wrong.append(number)
-
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(sizes.IDLE_DATABASES + 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert 1 <= len(idle()) <= sizes.IDLE_DATABASES
-    assert len(set(idle())) == len(idle())
-
-
 def test_a_child_takes_none_of_its_parents(in_child):
     home = lent_place()
     in_the_child = in_child(lambda: [lent_place(), lent_place()])
@@ -183,24 +147,6 @@ def test_a_child_takes_none_of_its_parents(in_child):
     assert len(set(in_the_child)) == 1
     assert in_child(lambda: counted(ROWS)) == [(0, 2), (1, 1)]
     assert idle() == [home] == [lent_place()]
-
-
-def test_a_child_that_has_too_many_closes_none_of_its_parents(in_child):
-    """Of those for given tables alone too: to close one waits for threads that a child has not."""
-    with closed() as one, closed("UTC") as two, closed(locked=True) as three:
-        for session in (one, two, three):
-            session.register("given", ROWS)
-            assert session.execute("SELECT k, count(*) FROM given GROUP BY k ORDER BY k").fetchall()
-            session.unregister("given")
-    assert len(idle()) == 3
-
-    def many():
-        for megabytes in range(200, 201 + sizes.IDLE_DATABASES):
-            lent_place(resources=Resources(megabytes * 10**6))
-        return len(connection._idle)
-
-    assert in_child(many) == sizes.IDLE_DATABASES
-    assert len(idle()) == 3
 
 
 def test_a_child_gives_nothing_back(in_child):

@@ -25,14 +25,12 @@ TIMES = [
     "9999-12-31 23:59:59.999999", "10000-01-01 00:00:00", "2024-02-29 00:00:00", "2024-03-31 02:30:00", None,
 ]  # fmt: skip
 VALUES = {
-    "TINYINT": (["-128", "127", "0", None], "1", str(LARGEST)),
     "BIGINT": (["-9223372036854775808", "9223372036854775807", "0", None], "1", str(LARGEST)),
     "UBIGINT": (["0", "18446744073709551615", None], "1", "0.5"),
     "FLOAT": (["nan", "inf", "-inf", "-0.0", "0.0", "3.4028235e38", "-3.4028235e38", None], "0.1", str(LARGEST)),
     "DOUBLE": (["nan", "inf", "-inf", "-0.0", "0.0", "1.7976931348623157e308", "5e-324", None], "1e-40", "1e18"),
     "DECIMAL(18,18)": (["0.999999999999999999", "-0.999999999999999999", None], "1e-30", str(LARGEST)),
     "DECIMAL(37,0)": (["9" * 37, "-" + "9" * 37, "0", None], "0.5", str(LARGEST)),
-    "DECIMAL(37,37)": (["0." + "9" * 37, "-0." + "9" * 37, None], "0.5", str(LARGEST)),
     "DATE": (["infinity", "-infinity", "5881580-07-10", "5877642-06-25 (BC)", "0001-01-01", "9999-12-31", "10000-01-01", "2024-02-29", None], "INTERVAL 1 DAY", SPAN),
     "TIMESTAMP": (TIMES, "INTERVAL 1 MICROSECOND", SPAN),
     "TIMESTAMPTZ": (TIMES, "INTERVAL 1 HOUR", HOURS),
@@ -125,22 +123,8 @@ def test_frames_have_the_rows_that_are_meant_also_where_many_are_equal(kind, fra
 
 
 # Keys that swallow a distance, their neighbours, and those that no distance leads to or from.
-WILD = [
-    0.0,
-    -0.0,
-    1.0,
-    0.1,
-    0.2,
-    0.3,
-    0.1 + 0.2,
-    5e-324,
-    1e16,
-    1e16 + 2,
-    1e300,
-    -1e300,
-    nextafter(1e300, inf),
-]
-WILD += [1.7976931348623157e308, inf, -inf, nan]
+WILD = [0.0, -0.0, 1.0, 0.1, 0.2, 0.3, 0.1 + 0.2, 5e-324, 1e16, 1e16 + 2, 1e300, -1e300]
+WILD += [nextafter(1e300, inf), 1.7976931348623157e308, inf, -inf, nan]
 WIDTHS = ["0", "1", "2", "0.1", "1e-60", "3e16", "1e18"]
 
 

@@ -15,9 +15,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb import sources
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, SfumatoError
+from sfumato.errors import EngineError, SfumatoError
 from sfumato.query.tables.dummy_rows import MADE_UP
 from sfumato.query.tables.public_table import PublicTable
 
@@ -76,8 +75,6 @@ def test_values():
     assert dummy().schema == real.schema and list(dummy().schema) == SCHEMA.names
     found = table_of(dummy(rows=2000, units=300)._engine)
     assert found.num_rows == 2000 and len(set(found["id"].to_pylist())) == 300
-    counts = found.group_by("id").aggregate([("id", "count")])["id_count"].to_pylist()
-    assert min(counts) >= 1 and max(counts) > 3 * 2000 / 300  # people are unlike
     for name in SCHEMA.names:
         missing = found[name].null_count
         if name in ("id", "always"):
@@ -87,10 +84,6 @@ def test_values():
         else:
             assert 40 <= missing <= 180, name
             assert len(set(map(str, found[name].to_pylist()))) >= 3, name
-    assert set(found["town"].to_pylist()) == {None, *(f"town {i}" for i in range(1, 11))}
-    assert all(len(v) == 3 and all(0 <= x <= 1 for x in v) for v in found["vector"].to_pylist() if v)
-    assert all(0 <= x <= 100 for x in found["price"].to_pylist() if x is not None)
-    assert all(abs(x) < 1 for x in found["tiny"].to_pylist() if x is not None)
 
 
 ONE = pa.table({"id": [1, 2, 3], "k": pa.array(["a", "b", None]).dictionary_encode(), "v": [1.0, 2.0, None]})
@@ -125,7 +118,6 @@ def test_rows_follow_from_declarations_alone(tmp_path, unread):
 
 # Nothing is read, and nothing spent.
 
-TYPES = {"id": "BIGINT", "town": "VARCHAR", "age": "INTEGER", "day": "DATE"}
 CATALOG = {
     "tables": {
         "customers": {
@@ -142,24 +134,8 @@ CATALOG = {
             "types": {"order_id": "VARCHAR", "cust": "BIGINT", "price": "DOUBLE", "product": "VARCHAR"},
             "columns": {"price": {"lower": Decimal("0.5"), "upper": 20}},
         },
-        "items": {
-            "source": "nowhere/items.csv",
-            "foreign_keys": {"ord": "orders.order_id"},
-            "types": {"ord": "VARCHAR", "pieces": "SMALLINT", "shipped": "TIMESTAMP"},
-            "columns": {"pieces": {"lower": 1, "upper": 5}},
-        },
-        "regions": {
-            "source": "nowhere/regions.csv",
-            "public": True,
-            "types": {"region": "VARCHAR", "people": "BIGINT"},
-            "columns": {"region": {"domain": ["north", "south"]}},
-        },
+        "items": {"source": "nowhere/items.csv", "foreign_keys": {"ord": "orders.order_id"}, "types": {"ord": "VARCHAR"}},
         "products": {"source": "nowhere/products.csv", "public": True, "types": {"product": "VARCHAR", "kind": "VARCHAR"}},
-        "monthly": {
-            "source": "nowhere/m.csv",
-            "privacy_unit": ["id", "date_trunc('month', day)"],
-            "types": TYPES,
-        },
     }
 }  # fmt: skip
 SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 2, max_rows_per_group = 3) "
@@ -183,71 +159,7 @@ def test_a_catalog_whose_files_are_not_there(unread):
         set(table_of(items._engine)["cust"].to_pylist()) <= people
         and table_of(items._engine).num_rows == 1000
     )
-    assert len(set(table_of(made.table("monthly")._engine)["id"].to_pylist())) == 250
-    assert table_of(made.public("regions")._engine)["region"].to_pylist() == ["north", "south"]
     assert isinstance(made.public("products"), PublicTable) and made.check().ok
-    with pytest.raises(QueryError, match="is public"):
-        made.table("products")
-
-
-@pytest.mark.long
-def test_questions_on_a_dummy_catalog(unread):
-    budget, made = sf.Budget(epsilon="0.1", delta="1e-9"), sf.catalog(CATALOG).dummy()
-    for ask in QUESTIONS.values():
-        release = ask(made).release(epsilon=1, delta="1e-6", budget=budget)
-        assert release.to_arrow().num_rows > 0 and "of made-up rows" in repr(release)
-    assert budget.spent == (0, 0)
-
-
-QUESTIONS = {
-    "chain by domains": lambda c: c.table("customers").group_by("region").agg(age=sf.mean("age"), n=sf.count()),
-    "private groups": lambda c: c.table("orders").group_by("product").bound(groups=2, rows=2).agg(s=sf.sum("price")),
-    "keys of keys": lambda c: c.table("items").bound(rows=2).agg(m=sf.mean("pieces")),
-    "declared join": lambda c: c.table("orders").join(c.table("customers"), on={"cust": "customer"})
-    .group_by("region", keys=["north", "south"]).bound(groups=1, rows=2).agg(n=sf.count()),
-    "public join": lambda c: c.table("customers").join(c.public("regions"), on="region").bound(rows=1)
-    .agg(p=sf.mean("people", lower=0, upper=10)),
-    "a unit of two columns": lambda c: c.table("monthly").bound(rows=1).agg(n=sf.count()),
-    "per unit": lambda c: c.table("orders").per_unit(n="count(*)").agg(m=sf.mean("n", lower=0, upper=9)),
-    "inside": lambda c: c.table("orders").sql("SELECT cust, max(price) AS p FROM self GROUP BY cust")
-    .agg(m=sf.mean("p", lower=0, upper=9)),
-    "union": lambda c: c.table("orders").union(c.table("orders")).bound(rows=2).agg(n=sf.count()),
-}  # fmt: skip
-
-
-def declared(**entry: Any) -> Any:
-    return sf.catalog({"tables": {"t": {"source": "nowhere.csv", "privacy_unit": "id", **entry}}}).dummy()
-
-
-def test_bounds_beyond_a_type_or_between_its_values():
-    types = {
-        "id": "BIGINT",
-        "a": "TINYINT",
-        "b": "DECIMAL(3,3)",
-        "c": "HUGEINT",
-        "d": "UBIGINT",
-        "e": "FLOAT",
-        "f": "TINYINT",
-    }
-    wide = {"a": 1000, "b": 5, "c": 10**38, "d": 5, "e": 1e50}
-    columns = {name: {"lower": -most, "upper": most} for name, most in wide.items()} | {
-        "f": {"lower": 0.2, "upper": 0.4}
-    }
-    found = table_of(declared(types=types, columns=columns).table("t")._engine)
-    for name in wide:
-        assert len({one for one in found[name].to_pylist() if one is not None}) > 3, name
-    for kind in ("TINYINT", "VARCHAR", "UUID", "DATE", "DECIMAL(9,2)", "TIMESTAMPTZ", "DOUBLE", "HUGEINT"):
-        units = table_of(declared(types={"id": kind}).dummy(rows=400, units=90).table("t")._engine)["id"]
-        assert len(set(units.to_pylist())) == 90 and units.null_count == 0
-    table = declared(privacy_unit=["id", "town"], types={"id": "BIGINT", "town": "VARCHAR"}).table("t")
-    found = table_of(table._engine)
-    assert len(set(found["id"].to_pylist())) == 250 and len(set(found["town"].to_pylist())) == 11
-    made = declared(types={"id": "BIGINT", "x": "TINYINT"}, columns={"x": {"domain": [1, 300]}})
-    with pytest.raises(CatalogError, match=r"tables\.t: columns\.x: domain"):
-        made.table("t")
-
-
-# Every shape of question in docs/statistics.md.
 
 
 def test_nothing_of_a_budget_is_spent():
@@ -263,9 +175,7 @@ def test_nothing_of_a_budget_is_spent():
     assert budget.spent == (0, 0)
     receipt = release.receipt()
     assert receipt.dummy and receipt.plan["table"]["dummy"] == {"rows": 1000, "units": 250, "seed": 0}
-    told = receipt.verify(release.to_arrow())
-    assert not told.ok and "NOT A RELEASE" in str(told)
-    assert "on made-up rows" in str(release.explain()) and "THESE ROWS ARE MADE UP" in str(release.explain())
+    assert not receipt.verify(release.to_arrow()).ok
 
 
 # What is free must be made up, all of it.
@@ -307,58 +217,3 @@ def test_made_up_rows_and_real_ones_do_not_meet():
         ):
             with pytest.raises(SfumatoError, match="some of the tables are made up and others not"):
                 mix(one, other)
-
-
-def test_a_public_table_that_is_made_up_makes_no_question_free():
-    made = sf.catalog(CATALOG).dummy().public("products")
-    real = sf.scan(pa.table({"id": [1], "product": ["product 1"]}), privacy_unit="id").join(
-        made, on="product"
-    )
-    budget = sf.Budget(epsilon=1)
-    real.agg(n=sf.count_units()).release(epsilon=1, budget=budget)
-    assert budget.spent == (1, 0) and not real._engine.made_up and MADE_UP not in real.notes
-    with pytest.raises(AttributeError):
-        real._engine.made_up = True
-
-
-# What is refused.
-
-
-def test_what_no_rows_are_made_up_of(tmp_path, monkeypatch):
-    for given, said in (
-        ({"rows": 0}, "rows is 0"),
-        ({"rows": 10**9}, "at most 1,000,000"),
-        ({"rows": 3, "units": 4}, "units is 4"),
-        ({"seed": True}, "seed is True"),
-    ):
-        with pytest.raises(ParameterError, match=said):
-            dummy(**given)
-    table = sf.scan(ONE, privacy_unit="id")
-    with pytest.raises(QueryError, match="dummy: this table is made of others"):
-        table.per_unit(n="count(*)").dummy()
-    with pytest.raises(QueryError, match="dummy: comes before group_by"):
-        table.group_by("k").dummy()
-    (tmp_path / "rows.csv").write_text("id,v\n1,2\n")
-    catalog = sf.catalog({"tables": {"t": {"source": str(tmp_path / "rows.csv"), "privacy_unit": "id"}}})
-    monkeypatch.setattr(sources, "_open_path", None)  # nor is the file opened
-    with pytest.raises(CatalogError, match=r"tables\.t: its types would be guessed from rows"):
-        catalog.dummy()
-
-
-def test_a_parquet_file_whose_types_are_declared_need_not_be_there(tmp_path, unread):
-    entry = {
-        "source": str(tmp_path / "rows.parquet"),
-        "privacy_unit": "id",
-        "types": {"id": "BIGINT", "k": "VARCHAR", "v": "DOUBLE"},
-    }
-    catalog = sf.catalog({"tables": {"t": entry}})
-    before = rows_of(catalog.dummy().table("t"))
-    pq.write_table(ONE, tmp_path / "rows.parquet")
-    assert before == rows_of(catalog.dummy().table("t")) and len(before) == 1000
-    assert catalog.table("t").schema.keys() == catalog.dummy().table("t").schema.keys()
-    other = entry | {"types": {"v": "FLOAT"}}
-    with pytest.raises(CatalogError, match="'v' is declared FLOAT, but is DOUBLE in the source"):
-        sf.catalog({"tables": {"t": other}}).dummy()
-    missing = {"source": "nowhere.parquet", "privacy_unit": "id"}
-    with pytest.raises(EngineError, match=r"tables\.t: .* there is no file 'nowhere.parquet'"):
-        sf.catalog({"tables": {"t": missing}}).dummy()

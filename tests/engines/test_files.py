@@ -49,34 +49,22 @@ def held(folder: Path) -> dict[str, bytes]:
 
 # The source, what lies there beforehand, and the path that is asked for.
 SOURCES = {
-    "itself": ("rows.parquet", None, "rows.parquet"),
-    "whole path": ("rows.csv", None, "{here}/rows.csv"),
     "dots": ("rows.csv", None, "more/../rows.csv"),
     "a link to it": ("rows.parquet", ("symlink", "rows.parquet", "out.parquet"), "out.parquet"),
     "a hard link": ("rows.parquet", ("link", "rows.parquet", "out.parquet"), "out.parquet"),
     "the link that is read": ("in.parquet", ("symlink", "rows.parquet", "in.parquet"), "in.parquet"),
-    "behind the link that is read": ("in.parquet", ("symlink", "rows.parquet", "in.parquet"), "rows.parquet"),
     "through a linked folder": ("more/a.parquet", ("symlink", "more", "other"), "other/a.parquet"),
     "one of many": ("more/*.parquet", None, "more/b.parquet"),
     "one more of many": ("more/*.parquet", None, "more/c.parquet"),
-    "one more, deeper": ("more/**/*.parquet", None, "more/c.parquet"),
     "one more, through a linked folder": ("more/*.parquet", ("symlink", "more", "other"), "other/c.parquet"),
     "one more behind a linked folder": ("*/*.parquet", ("symlink", "/outside", "other"), "/outside/c.parquet"),
     "one more in a hidden folder": ("**/*.parquet", None, ".hidden/c.parquet"),
-    "a link to one of many": ("more/*.parquet", ("symlink", "more/a.parquet", "out.parquet"), "out.parquet"),
     "a link to a database": ("rows.db/rows", ("symlink", "rows.db", "out.csv"), "out.csv"),
     "a link to its journal": ("rows.db/rows", ("journal", "rows.db.wal", "out.csv"), "out.csv"),
 }  # fmt: skip
 
 
-QUICK = (
-    "dots",
-    "a link to it",
-    "a hard link",
-    "one more of many",
-    "one more, through a linked folder",
-    "a link to a database",
-)
+QUICK = "dots", "a link to it", "a hard link", "one more of many", "a link to a database"
 
 
 @pytest.mark.parametrize(
@@ -131,14 +119,11 @@ def polars_of(read):
 
 UPSTREAM = {
     "relation": lambda: duckdb.sql("FROM 'rows.csv' WHERE k < 9"),
-    "relation by name": lambda: duckdb.sql('FROM "rows.csv"'),
     "relation of a pattern": lambda: duckdb.sql("FROM 'rows*.csv'"),
     "reader": lambda: duckdb.read_csv("rows.csv").filter("k < 9"),
-    "readers": lambda: duckdb.read_csv(["rows.csv"]),
     "view of a connection": lambda: view().sql("FROM seen"),
     "view of a database": lambda: "views.db/seen",
     "lazy": lambda: polars_of(lambda polars: polars.scan_csv("rows.csv").filter(polars.col("k") < 9)),
-    "lazy pattern": lambda: polars_of(lambda polars: polars.scan_csv("rows*.csv")),
 }
 
 
@@ -160,24 +145,6 @@ def test_files_behind_what_is_computed_upstream_are_not_written_over(case, here)
             release.write(path)
     assert not release._started
     release.write("other.csv")
-
-
-def test_nothing_is_left_on_the_connection_of_a_relation(here):
-    connection = view()
-    views = "SELECT view_name, sql FROM duckdb_views()"
-    before = connection.sql(views).fetchall()
-    release = release_of(connection.sql("FROM seen"))
-    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
-        release.write("rows.csv")
-    assert connection.sql(views).fetchall() == before
-
-
-def test_a_text_that_is_compared_with_is_no_file(here):
-    release = release_of(
-        duckdb.sql("FROM 'rows.parquet' WHERE k::VARCHAR NOT IN ('*', '.*', 'rows', 'out.csv')")
-    )
-    release.write("out.csv")
-    release.write("more.csv")
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json"])
@@ -215,12 +182,7 @@ WRITERS = {
 
 NO_PLACES = {
     "a\0b.csv": "name that a file can have",
-    "\ud800.csv": "name that a file can have",
-    "a\0/b.csv": "folder that exists",
-    "gone/b.html": "folder that exists",
-    "more": "a name that ends in",
     "folder.csv": "not of a folder",
-    "out.txet": "a name that ends in",
     "x" * 252 + ".csv": "too long",
     "pipe.csv": "plain file",
     "pipe.png": "plain file",
@@ -266,14 +228,7 @@ def test_a_child_forked_while_a_file_is_made_writes_nothing(at, here, fork, monk
     assert Path("out.csv-metadata.json").exists() and not list(here.glob("*.part"))
 
 
-MOVED = {
-    "folder": lambda: (os.rename("out", "old"), os.symlink("more", "out")),
-    "source": lambda: (os.rename("more/a.parquet", "out/a.parquet"), os.symlink("../out/a.parquet", "more/a.parquet")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("moved", MOVED)
-def test_what_becomes_a_source_after_the_first_look_is_not_written_over(moved, here, monkeypatch):
+def test_what_becomes_a_source_after_the_first_look_is_not_written_over(here, monkeypatch):
     """By whoever may write to the folder, while the noise is drawn."""
     Path("out").mkdir()
     release, before = release_of("more/a.parquet"), Path("more/a.parquet").read_bytes()
@@ -282,7 +237,8 @@ def test_what_becomes_a_source_after_the_first_look_is_not_written_over(moved, h
     def look(*arguments):
         looked(*arguments)
         monkeypatch.setattr(Release, "_check_no_source", looked)
-        MOVED[moved]()
+        os.rename("out", "old")
+        os.symlink("more", "out")
 
     monkeypatch.setattr(Release, "_check_no_source", look)
     with pytest.raises(ParameterError, match="another file than those that the rows come from"):

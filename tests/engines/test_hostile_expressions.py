@@ -9,11 +9,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.dialect import syntax_tree
-from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.expressions.validation import LONGEST, validated
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import Column, Derive, Kind
+from sfumato.query.schema import Column, Kind
 from tests.support.expressions import SCHEMA
 
 
@@ -38,51 +36,32 @@ def several(form: str, count: int) -> str:
 REFUSED = {
     "s::JSON::VARIANT": "VARIANT",
     "CAST(s AS INTEGER[])": "INTEGER",
-    "CAST(s AS STRUCT(a INTEGER))": "STRUCT",
     "levenshtein(s, t)": "levenshtein",
     "s ->> '$..*'": r"path with \*",
-    "json_extract(s, ['$', '$', '$'])": "list of paths",
     "replace(s, 'a', s)": "replace a column where it takes a constant",
     "regexp_replace(s, t, s, 'g')": "constant",
-    "regexp_matches(s, t)": "constant",
     "s LIKE 'a!' ESCAPE '!'": "ends with its escape character",
-    "s LIKE 'a' ESCAPE t": "constant",
     "a << 1": "<<",
-    "chr(i)": "chr",
     "[[a], [b]]": "list of lists",
-    "[[[1]]] IS NULL": "list of lists",
     "[j, j]::JSON": "JSON, which is not listed",
-    "[bl, bl]::VARCHAR": "BLOB, which is not listed",
     "l || l": "joins what is no text",
     "iv + d": "computes with INTERVAL",
     "d + INTERVAL '300000 years'": "too long an interval",
     "d > '2020-13-01'": "'2020-13-01' is no DATE",
     "a = 'x'": "'x' is no BIGINT",
     "CAST('x' AS INTEGER) = a": "cannot be computed",
-    "0 IN (0, '')": "cannot be computed|is no",
     "round(a, b)": "constant",
     "vector_norm(l, 2, 'l2')": "no column of lists of numbers",
-    "vector_norm(nn, 2, 'l2')": "no column of lists of numbers",
-    "vector_norm(n, 2, 'l3')": "is no norm",
     "vector_norm(n, a, 'l2')": "two constants",
-    "vector_norm(n, 5000, 'l2')": "from 1 to 4,096",
     "vector_steps(n, 2, 1000)": "no exponent of 2",
     "date_part(s, d)": "constant",
-    "date_part('none', d)": "not recognized",
-    "strptime(s, '%')": "format",
     "tz AT TIME ZONE 'Nowhere'": "no time zone",
-    "j.a": "json_extract",
-    "s.a.b.c = 'x'": "more fields",
     "j IN (bo, bi)": "JSON is never read as BIT",
-    "j IN (bo, mp)": "JSON is never read as MAP",
     "bo IN (st, mp)": "is never read as MAP",
     "bi & bj": "BIT",
-    "xor(bi, bj)": "BIT",
     "-uh": "UHUGEINT",
     "tz::BIGINT": "DuckDB has no cast from",
     "regexp_replace(s, '\\C', '')": "single bytes",
-    "regexp_extract(s, '(\\C)(.)', ['a', 'b'])": "single bytes",
-    "s SIMILAR TO '\\C'": "single bytes",
     # Constants are computed before a row is read, so they may not grow either, nor be of other types.
     f"length(replace(replace(replace('{'a' * 2000}', 'a', '{'a' * 2000}'), 'a', 'b'), 'a', 'c')) > 1": "constant",
     f"s = '{'a' * 2000}' || '{'a' * 2000}' || '{'a' * 2000}'": "constant of more than 4096",
@@ -99,7 +78,6 @@ REFUSED = {
     "len(string_split_regex(s, '((ab?){50}){50}')) > 1": "pattern of more than 2000",
     # What raised RecursionError, or kept everybody waiting.
     "NOT " * 900 + "a > 0": "nested too deep",
-    "s" + "[1]" * 900: "nested too deep",
     "(" * 20_000: "nested too deep",
     nested("[", "1", "]", 299): "list",
     "s" + ".a" * 5000: "more fields|nested too deep",
@@ -116,12 +94,6 @@ def test_what_could_raise_or_grow_is_refused():
     told = {text: refusal(text) for text in REFUSED}
     assert not [(text[:80], told[text]) for text, why in REFUSED.items() if not re.search(why, told[text])]
     validated("filter", f"regexp_matches(s, '{'[(]' * 400}')", SCHEMA)  # brackets that are characters
-
-
-def test_constants_may_hold_any_text():
-    texts = ["'a\nb'", "'\t'", "chr(27) || '[31m'", "'--'", "'/*'", "''''", "'_0'", "'\"'", "'漢'"]
-    for text in texts:
-        assert not refusal(f"s = {text} OR replace(s, {text}, '') = s")
 
 
 GROWING = [
@@ -225,45 +197,3 @@ def test_a_macro_of_a_database_is_not_called(tmp_path):
     for text in ("stored.main.abs(id) = 1", "main.abs(id) = 1"):
         with pytest.raises(QueryError, match="names the schema of abs"):
             sf.scan(f"{tmp_path}/rows.db/rows", privacy_unit="id").filter(text)
-
-
-def test_more_steps_than_duckdb_plans_are_refused():
-    """Five hundred were an error of the release, which named the rows."""
-    for number in (301, 1000):
-        with pytest.raises(QueryError, match="more than 300 filters and derived columns"):
-            DuckDBEngine.open(pa.table({"v": [1]})).schema([Derive(f"c{i}", "v + 1") for i in range(number)])
-
-
-@pytest.mark.long
-def test_as_many_steps_are_planned():
-    table = sf.scan(pa.table({"id": range(400), "a": range(400)}), privacy_unit="id")
-    for i in range(300):
-        table = table.filter(f"a > {i}")
-    (batch,) = table._engine.statistics(table.bound(rows=1).agg(n=sf.count()).plan(epsilon=1).exact, 10)
-    assert [v for c in batch.columns for v in c.to_pylist()] == [100]
-
-
-@pytest.mark.long
-def test_long_expressions_are_judged_in_linear_time(monkeypatch):
-    """Counted, not timed: each part of an expression is bound once, and a list of constants together."""
-    asked, real = [], syntax_tree._judge
-
-    class Counting:
-        def __init__(self, connection):
-            self.connection = connection
-
-        def execute(self, *arguments):
-            asked.append(1)
-            return self.connection.execute(*arguments)
-
-    monkeypatch.setattr(syntax_tree, "_judge", lambda process: (Counting(real(process)[0]), real(process)[1]))
-
-    def questions(text: str) -> int:
-        asked.clear()
-        validated("filter", text, SCHEMA)
-        return len(asked)
-
-    few, many = (questions(" AND ".join(f"a > {i % 7}" for i in range(n))) for n in (1000, 2000))
-    assert many <= 2.2 * few + 50
-    assert questions(f"a IN ({', '.join(map(str, range(20_000)))})") < 400
-    assert questions(f"s IN ({', '.join(map(repr, map(str, range(9999))))})") < 400

@@ -211,15 +211,3 @@ def test_text_that_is_not_utf_8_in_a_dictionary_stops_no_release(tmp_path, neste
         asked = table.agg(n=sf.count("x"), s=sf.sum("t", lower=0, upper=10), f=sf.sum("f", lower=0, upper=1))
         (row,) = asked.release(epsilon=10**6).to_arrow().to_pylist()
         assert (row["n"], row["s"], round(row["f"], 3)) == (n, 15, 3.0)
-
-
-@exactly
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_folders_give_text_files_no_columns(kind, tmp_path):
-    """DuckDB guessed columns from folders, which no line has: of CSV an error, of JSON nothing but NULL."""
-    for year in (2024, 2025):
-        (tmp_path / f"year={year}").mkdir()
-        text = "id,x\n1,2\n" if kind == "csv" else '{"id": 1, "x": 2}\n'
-        (tmp_path / f"year={year}" / f"rows.{kind}").write_text(text)
-    assert list(sf.scan(tmp_path, privacy_unit="id").schema) == ["id", "x"]
-    assert rows_of(tmp_path)["n"] == 2

@@ -6,12 +6,11 @@ exactly the same must come as without the hostile rows.
 
 from __future__ import annotations
 
-import random
 import struct
 import uuid
 from collections import Counter
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
 import duckdb
@@ -21,13 +20,12 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.sanitized_columns import sanitized
 from sfumato.engines.duckdb.sources import open_source
-from sfumato.errors import ColumnError, EngineError, QueryError, SfumatoError
+from sfumato.errors import EngineError, QueryError, SfumatoError
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.schema import Derive, Filter
 from sfumato.transformations import Count, CountUnits
@@ -67,17 +65,6 @@ def in_table(rows: pa.Table, folder) -> DuckDBEngine:
     return DuckDBEngine.open(rows)
 
 
-def in_database(rows: pa.Table, folder) -> DuckDBEngine | None:
-    path = f"{folder}/{random.getrandbits(64)}.duckdb"
-    with duckdb.connect(path) as connection:
-        connection.register("given", rows)
-        try:
-            connection.execute("CREATE TABLE rows AS FROM given")
-        except duckdb.Error:  # DuckDB stores no such value itself, so no file of it has one
-            return None
-    return DuckDBEngine.open(f"{path}/rows")
-
-
 def as_relation(rows: pa.Table, folder) -> DuckDBEngine:
     connection = duckdb.connect()
     connection.register("given", rows)
@@ -98,36 +85,16 @@ def in_rows(column: pa.Array) -> list:
 
 # Plain values.
 
-TEXTS = [
-    b"g0",
-    b"\xff",
-    b"a\xc3",
-    b"\xbc",
-    b"\xed\xa0\x80",
-    b"\xc0\x80",
-    b"a\0b",
-    b"\xf4\x90\x80\x80",
-    b"end",
-]
-TEXT_TYPES = {
-    pa.string(): pa.binary(),
-    pa.large_string(): pa.large_binary(),
-    pa.string_view(): pa.binary_view(),
-}
+TEXTS = [b"g0", b"\xff", b"a\xc3", b"\xbc", b"\xed\xa0\x80", b"\xc0\x80", b"a\0b", b"\xf4\x90\x80\x80", b"z"]
+TEXT_TYPES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+TEXT_TYPES[pa.string_view()] = pa.binary_view()
 EXTREMES = [2**63 - 1, -(2**63), -(2**63) + 1, 2**62, -(2**62), -1, 0, 300_000_000_000, 9_223_372_036_854_775]
 TIME_TYPES = [
     *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")),
     *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), pa.date32(), pa.date64()),
     *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
 ]  # fmt: skip
-TIME_KEYS = [
-    "CAST(h AS VARCHAR)",
-    "h",
-    "year(h)",
-    "strftime(h, '%Y-%m')",
-    "date_trunc('month', h)",
-    "hour(h)",
-]
+TIME_KEYS = ["CAST(h AS VARCHAR)", "h", "year(h)", "strftime(h, '%Y-%m')", "hour(h)"]
 
 
 def as_text(values: list[bytes], kind: pa.DataType | None = None) -> pa.Array:
@@ -154,10 +121,9 @@ def check_others(engine, keys: list[str], hostile: int) -> None:
     assert fitting
 
 
-OPENED = [in_table, *(pytest.param(f, marks=pytest.mark.long) for f in (in_database, as_relation))]
+OPENED = [in_table, pytest.param(as_relation, marks=pytest.mark.long)]
 
 
-@pytest.mark.noise_cannot_matter("it is not looked at")
 def test_views_of_short_values(tmp_path):
     """DuckDB ends the process at those that Arrow 24 cast."""
     texts = pa.array(["a", "b", None] * 5).cast(pa.string_view())
@@ -172,47 +138,24 @@ def test_views_of_short_values(tmp_path):
     for key, column in columns.items():
         found = counted(in_table(pa.table({"id": range(15), "h": column}), tmp_path), key)
         assert found == {"a": "5", "b": "5", "None": "5"}, key
-    table = sf.scan(pa.table({"id": range(15), "h": texts}), privacy_unit="id")
-    released = (
-        table.group_by("h", keys=texts[:2]).bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1000)
-    )
-    assert released.to_arrow()["h"].to_pylist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
-@pytest.mark.parametrize("opened", OPENED, ids=["in_table", "in_database", "as_relation"])
+@pytest.mark.parametrize("opened", OPENED)
 def test_text_that_is_not_utf8(opened, kind, tmp_path):
-    if (engine := opened(rows_with(as_text(TEXTS, kind)), tmp_path)) is not None:
-        check_others(engine, ["upper(h)", "h || 'x'"], len(TEXTS))
-        none = str(len(OTHERS) + 6)
-        assert counted(engine, "h") == {"g0": "1", "a\0b": "1", "end": "1", "None": none}
+    engine = opened(rows_with(as_text(TEXTS, kind)), tmp_path)
+    check_others(engine, ["upper(h)", "h || 'x'"], len(TEXTS))
+    assert counted(engine, "h") == {"g0": "1", "a\0b": "1", "z": "1", "None": str(len(OTHERS) + 6)}
 
 
-@pytest.mark.parametrize("opened", OPENED, ids=["in_table", "in_database", "as_relation"])
+@pytest.mark.parametrize("opened", OPENED)
 def test_times_beyond_every_calendar(opened, tmp_path):
     for kind in TIME_TYPES if opened is not in_table else TIME_TYPES[::3]:
         stops = pa.types.is_duration(kind) or getattr(kind, "tz", None)
         if opened is as_relation and stops and kind.unit in ("s", "ms"):
             continue  # the relation itself does
-        if (engine := opened(rows_with(as_time(EXTREMES, kind)), tmp_path)) is not None:
-            check_others(engine, TIME_KEYS[: 6 if opened is in_table else 2], len(EXTREMES))
-            if pa.types.is_timestamp(kind):
-                assert "True" not in counted(engine, "isfinite(h) AND h > TIMESTAMP '9999-12-31 23:59:59'")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "kind", [pa.string_view(), pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.time64("ns")]
-)
-def test_stages_bear_it(kind, engine):
-    """Where rows are on many machines the same."""
-    column = as_text(TEXTS, kind) if kind in TEXT_TYPES else as_time(EXTREMES, kind)
-    opened = None
-    # What Spark takes into no frame of its own does not come.
-    with suppress(SfumatoError, NotImplementedError, pa.ArrowInvalid, PySparkException):
-        opened = engine(rows_with(column))
-    if opened is not None:
-        assert statistics(opened, "CAST(h AS VARCHAR)") == [("None", "40", "120")]
+        engine = opened(rows_with(as_time(EXTREMES, kind)), tmp_path)
+        check_others(engine, TIME_KEYS[: 5 if opened is in_table else 2], len(EXTREMES))
 
 
 # Nested values, dictionaries and maps.
@@ -236,7 +179,7 @@ def nested(values: pa.Array) -> dict[str, pa.Array]:
         "keys": pa.MapArray.from_arrays(ends, values, FIVE),
         "list of structs": pa.ListArray.from_arrays(ends, pa.StructArray.from_arrays([values], ["p"])),
     }
-    return lists | {"list of lists": pa.ListArray.from_arrays(ends, lists["list"])}
+    return lists
 
 
 def test_a_nested_value_is_the_same_whatever_is_beside_it():
@@ -273,14 +216,11 @@ def test_lists_of_codes_of_which_all_but_one_are_empty(tmp_path):
 
 MAPS = {
     "text": pa.array(["a", "a", "b"]),
-    "views": pa.array(["a", "a", "b"], pa.string_view()),
     "not UTF-8": as_text([b"a", b"\xff", b"b"]),
     "coded": pa.array(["a", "a", "b"]).dictionary_encode(),
     "short decimals": pa.array([1, 1, 2], pa.decimal32(3, 1)),
-    "coded apart": pa.DictionaryArray.from_arrays([0, 1, 2], ["a", "a", "b"]),
     "zero": pa.array([0.0, -0.0, 1.0]),
     "not a number": pa.array([float("nan"), float("nan"), 1.0]),
-    "bytes": pa.array([b"a", b"a", b"b"]),
 }
 
 
@@ -342,17 +282,6 @@ def test_a_value_inside_of_another(opened, tmp_path):
             assert statistics(engine, key) == statistics(without, key), what
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("what", ["a map to times", "a struct of times"])
-def test_a_value_inside_of_another_on_each_engine(what, engine):
-    kind, good, bad = INSIDE[what]
-    opened = None
-    with suppress(SfumatoError, NotImplementedError, pa.ArrowInvalid, PySparkException):
-        opened = engine(rows_with(pa.array([bad], kind), pa.array([good] * 120, kind)))
-    if opened is not None:
-        assert statistics(opened, "CAST(CAST(h AS VARCHAR) <> '' AS VARCHAR)") == [("true", "40", "120")]
-
-
 # Types of Arrow that are written in another way than their values: read as these, or refused by name.
 
 
@@ -368,31 +297,20 @@ ARRAYS = {
     "json": stored(pa.json_(), ['{"a":1}', "2", None], pa.string()),
     "opaque": stored(pa.opaque(pa.int64(), "kind", "vendor"), [1, None, 3], pa.int64()),
     "dictionary of decimals": pa.array(EXACT).dictionary_encode(),
-    "dictionary of times": pa.array([datetime(2020, 1, 1), None]).dictionary_encode(),
     "run ends of views": pa.RunEndEncodedArray.from_arrays(ENDS, pa.array(["a", None], pa.string_view())),
-    "run ends of json": pa.RunEndEncodedArray.from_arrays(ENDS, stored(pa.json_(), ["1", None], pa.string())),
     "dictionary of views": pa.DictionaryArray.from_arrays([1, 0, None], pa.array(["a", "b"], pa.string_view())),
-    "list of views": pa.array([["a", None], None], pa.list_(pa.string_view())),
     "map to views": pa.array([[("a", b"b")], None], pa.map_(pa.string(), pa.binary_view())),
-    "decimal32": pa.array(EXACT, pa.decimal32(5, 2)),
     "fixed binary": pa.array([b"ab", None], pa.binary(2)),
     "month_day_nano": pa.array([pa.MonthDayNano([0, 2, 0]), None], pa.month_day_nano_interval()),
-    "duration": pa.array([timedelta(2), None], pa.duration("us")),
-    "time32": pa.array([time(1), None], pa.time32("s")),
-    "date64": pa.array([date(2020, 1, 1), None], pa.date64()),
     "list_view": pa.array([[1], None, []], pa.list_view(pa.int64())),
     "list of bool8": pa.ListArray.from_arrays([0, 1], stored(pa.bool8(), [1], pa.int8())),
-    "list of dictionaries": pa.ListArray.from_arrays([0, 1], pa.array(EXACT[:1]).dictionary_encode()),
 }  # fmt: skip
 REFUSED = {
     "decimal256": pa.array(EXACT, pa.decimal256(60, 2)),
     "half": pa.array([1.5, None], pa.float16()),
-    "halves": pa.array([[], None], pa.list_(pa.float16())),
     "dense union": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
     "list of run ends": pa.ListArray.from_arrays([0, 2], pa.RunEndEncodedArray.from_arrays([2], ["a"])),
-    "dictionary of dictionaries": pa.DictionaryArray.from_arrays([0], pa.array(["a"]).dictionary_encode()),
     "run ends of dictionaries": pa.RunEndEncodedArray.from_arrays([2], pa.array(["a"]).dictionary_encode()),
-    "run ends of lists": pa.RunEndEncodedArray.from_arrays([2], pa.array([["a"]])),
 }  # fmt: skip
 
 
@@ -408,7 +326,7 @@ def test_duckdb_reads_the_values_or_says_the_column():
         assert list(map(plain, in_rows(array))) == list(map(plain, array.to_pylist())), kind
     for kind, array in REFUSED.items():
         sources = [pa.table({"k": array}), pa.schema([("k", array.type)])]
-        for source in sources[: 2 if kind in ("decimal256", "half", "halves", "dense union") else 1]:
+        for source in sources[: 2 if kind in ("decimal256", "half", "dense union") else 1]:
             with pytest.raises(EngineError, match="the column 'k' is .* cannot be read; cast it"):
                 sf.scan(source, privacy_unit="k")
 
@@ -430,16 +348,7 @@ def patched(path, column: pa.Array, old: bytes, new: bytes, encoding: str | None
     path.write_bytes(written.replace(old, new))
 
 
-@pytest.mark.parametrize(
-    ("encoding", "bad"),
-    [
-        (None, b"\xff"),
-        ("DELTA_LENGTH_BYTE_ARRAY", b"\xed\xa0\x80"),
-        pytest.param("PLAIN", b"\xc3", marks=pytest.mark.long),
-        pytest.param("DELTA_BYTE_ARRAY", b"\xff", marks=pytest.mark.long),
-    ],
-    ids=["dictionary", "lengths", "plain", "delta"],
-)
+@pytest.mark.parametrize(("encoding", "bad"), [(None, b"\xff"), ("DELTA_LENGTH_BYTE_ARRAY", b"\xed\xa0\x80")])
 def test_text_in_parquet_that_is_not_utf8(encoding, bad, tmp_path):
     path = tmp_path / "rows.parquet"
     texts = pa.array(["g0", MARKED.decode(), "end"])
@@ -454,14 +363,8 @@ def test_text_in_parquet_that_is_not_utf8(encoding, bad, tmp_path):
 
 def test_times_in_parquet(tmp_path):
     path = tmp_path / "rows.parquet"
-    kinds = [
-        pa.timestamp("ms"),
-        pa.timestamp("us", "UTC"),
-        pa.timestamp("ns"),
-        pa.time64("us"),
-        pa.time32("ms"),
-        pa.date32(),
-    ]
+    times = pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.time64("us")
+    kinds = [*times, pa.time32("ms"), pa.date32()]
     for kind, number in zip(kinds, [2**63 - 1, 2**62, -(2**63), -1, 2**31 - 1, -(2**31)], strict=True):
         width, form = (pa.int32(), "<i") if kind.bit_width == 32 else (pa.int64(), "<q")
         column = pa.array([0, MARK], width).view(kind)
@@ -473,20 +376,8 @@ def test_times_in_parquet(tmp_path):
 
 
 def test_columns_of_objects_are_text_unless_declared():
-    values = [
-        "a",
-        None,
-        float("nan"),
-        1.5,
-        True,
-        Decimal("2.50"),
-        date(2020, 2, 29),
-        b"b",
-        [1],
-        "9",
-        "\ud800",
-        object(),
-    ]
+    values = ["a", None, float("nan"), 1.5, True, Decimal("2.50"), date(2020, 2, 29), b"b", [1], "9"]
+    values += ["\ud800", object()]
     frame = pandas.DataFrame({"id": range(12), "h": pandas.Series(values, dtype=object), "n": 1})
     texts = ["a", "1.5", "True", "2.50", "2020-02-29", "b", "9"]
     assert counted(DuckDBEngine.open(frame), "h") == dict.fromkeys(texts, "1") | {"None": "5"}
@@ -494,13 +385,6 @@ def test_columns_of_objects_are_text_unless_declared():
     assert "read as text: 'h'" in note and "types={'h': 'VARCHAR'}" in note
     declared = sf.scan(frame, privacy_unit="id", types={"h": "DOUBLE"})
     assert not declared.notes and declared.schema["h"].type_name == "DOUBLE"
-    for types, text in (
-        ({"n": "INT"}, "has one"),
-        ({"z": "INT"}, "no column 'z'"),
-        ({"h": "X"}, "There are"),
-    ):
-        with pytest.raises((EngineError, ColumnError, QueryError), match=text):
-            sf.scan(frame, privacy_unit="id", types=types)
     halves = pandas.array(["a", "\ud800", "b", "b"], dtype=pandas.StringDtype("python"))
     categories = pandas.Categorical.from_codes([0, 1, 2, -1], categories=pandas.Index(halves[:3]))
     for column, expected in (

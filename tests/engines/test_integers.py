@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import random
-from collections import Counter
 from collections.abc import Callable
 
 import duckdb
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.api.table import Table
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
 from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
@@ -103,22 +101,14 @@ def check_pair(sign: str, a: str, b: str) -> None:
 
 OF_ONE: dict[str, Callable[[int], int]] = {
     "-x": lambda x: -x,
-    "+x": lambda x: x,
     "abs(x)": abs,
-    "@x": abs,
-    "x - 50": lambda x: x - 50,
     "x * 2": lambda x: 2 * x,
-    "x * -1": lambda x: -x,
     "x // -1": lambda x: -x,
-    "x % -1": lambda x: 0,
-    "x // 10 * 10": lambda x: cut(x, 10) * 10,
     "x // 3 * 3 + x % 3": lambda x: x,
     "-x * x": lambda x: -x * x,
     "x * x * x": lambda x: x**3,
     "round(x, -1)": lambda x: rounded(x, 1, False),
-    "round(x, -2)": lambda x: rounded(x, 2, False),
     "round(x, -38)": lambda x: rounded(x, 38, False),
-    "round(x, -40)": lambda x: 0,
     "round_even(x, -1)": lambda x: rounded(x, 1, True),
     "trunc(x, -1)": lambda x: cut(x, 10) * 10,
 }
@@ -183,18 +173,7 @@ def test_a_product_that_is_the_smallest_number_does_not_stop():
         assert values({"a": "BIGINT"}, rows, text) == [a * abs(a - 2**63) for (a,) in rows]
 
 
-SUMMED = [
-    [MOST, 1, -5],
-    [MOST, 1],
-    [LEAST, -1, 1],
-    [LEAST],
-    [LEAST, LEAST, MOST, MOST, 2],
-    [2**126] * 2,
-    [3, None],
-    [-5, 2, None, 1],
-    [-(2**64) - 1, 2**64],
-    [None],
-]
+SUMMED = [[MOST, 1, -5], [MOST, 1], [LEAST, -1, 1], [LEAST], [LEAST, LEAST, MOST, MOST, 2], [3, None], [None]]
 
 
 @pytest.mark.parametrize("over", ["", " OVER ()"])
@@ -215,27 +194,6 @@ def test_sums_of_a_unit_s_rows(over):
             assert type_name == one.type_name == {"sum": "HUGEINT", "avg": "DOUBLE"}[name]
 
 
-def test_arithmetic_of_narrow_columns_keeps_every_row(openers):
-    """The expressions of the first report, of columns that are as narrow as they can be, in one piece and in stages."""
-    shop = {
-        "id": ("INTEGER", [str(i) for i in range(300)]),
-        "cents": ("INTEGER", [str(100_000 + i * 1000) for i in range(300)]),
-        "quantity": ("INTEGER", ["20000"] * 300),
-        "score": ("UTINYINT", [str(i % 100) for i in range(300)]),
-    }
-    for name, text, of in (
-        ("duckdb", "cents * quantity", lambda i: (100_000 + i * 1000) * 20_000),
-        ("stages", "score - 50", lambda i: i % 100 - 50),
-    ):
-        table = Table(openers(name)(shop), "id").with_columns(y=text)
-        question = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count())
-        found = Counter[int]()
-        for batch in table._engine.statistics(question.plan(epsilon=1, delta=1e-6).exact, 1000):
-            for row in batch.to_pylist():
-                found[int(row.pop("y"))] += max(row.values())
-        assert found == Counter(of(i) for i in range(300))
-
-
 def test_a_union_of_two_types_of_whole_numbers_holds_both():
     """A column that an operator widened, beside one that it did not: narrow and wide, signed and not."""
     rows = pa.table(
@@ -254,12 +212,7 @@ def test_keys_of_the_calendar_stay_64_bits():
     rows = pa.table(
         {"id": [1], "d": [dt.date(2024, 5, 17)], "t": [dt.datetime(2024, 5, 17, 13)], "s": ["ab"]}
     )
-    for key in (
-        "EXTRACT(YEAR FROM d) * 10000 + EXTRACT(MONTH FROM d) * 100 + day(d)",
-        "hour(t) * 3600 + minute(t) * 60 + second(t)",
-        "date_part('year', d) * 53 + week(d)",
-        "length(s) * 1000",
-    ):
+    for key in ("EXTRACT(YEAR FROM d) * 10000 + EXTRACT(MONTH FROM d) * 100 + day(d)", "length(s) * 1000"):
         keyed = sf.scan(rows, privacy_unit="id").with_columns(k=key).group_by("k").bound(groups=1, rows=1)
         assert keyed.schema["k"].type_name == "BIGINT"
         plan = keyed.agg(n=sf.count()).plan(epsilon=1, delta="1e-6")

@@ -203,16 +203,3 @@ def judge(name: str, plan: Plan, changed: dict[Any, dict[Any, int]], groups: int
         assert not changed
     elif "NaN" not in name and "without" not in name:
         assert changed, f"{name} is not seen at all"
-
-
-@pytest.mark.long
-def test_a_million_rows_in_a_hundred_thousand_groups(engine, fixed_salt):
-    base = others()
-    rows = 10**6
-    stranger = table(
-        STRANGER, RNG.integers(0, rows // 10, rows), "a", np.resize(CYCLE, rows), np.resize(WIDE, rows)
-    )
-    question = Table(engine(base), "id").group_by("g").bound(groups=3, rows=2).agg(**AGGREGATES["everything"])
-    plan = question.plan(epsilon=1, delta=1e-6, noise="laplace")
-    changed = changes(exact(engine(base), plan), exact(engine(pa.concat_tables([base, stranger])), plan))
-    assert len(changed) == 3 and not violations(plan, changed, 3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,11 @@ from scipy import special
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.plan import Plan
 from sfumato.release.release import Release
-from tests.support.changed_plans import with_scales, without_certificate
+from tests.support.changed_plans import without_certificate
 
 FALSE_ALARM = 1e-16
 pytestmark = pytest.mark.flakiness(k=14, because="fewer than 100 thresholds, each of 1e-16")
@@ -117,23 +115,6 @@ def test_each_number_has_the_noise_that_is_claimed(local_engine, everybody, nois
     assert np.abs(matrix - np.eye(len(drawn))).max() < 0.2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_less_noise_or_none_is_seen(local_engine, everybody, fixed_salt, noise, monkeypatch):
-    """30% less is beyond the thresholds by five standard deviations or more."""
-    opened, table = public(local_engine)
-    plan = table.agg(**ASKED).plan(epsilon=0.05, delta=1e-6, noise=noise)
-    exact = exactly(opened, plan)  # the groups are public and unlimited, and the salt is fixed
-    names = list(plan.laws)[:1]
-    if isinstance(opened, DuckDBEngine):  # of whose rows nothing but noise differs from release to release
-        names, batches = list(plan.laws), list(opened.statistics(plan.exact, 1 << 16))
-        monkeypatch.setattr(opened, "statistics", lambda *_: iter(batches))
-    for factor, name in product((Fraction(1, 2**60), Fraction(7, 10), Fraction(13, 10)), names):
-        wrong = with_scales(plan, {**plan.scales, name: plan.scales[name] * factor})
-        drawn = noises(exact, opened.release(wrong, unsafe_words=SeededWords(name)))
-        assert [n for n, law in plan.laws.items() if not fits(drawn[n], law)] == [name], factor
-
-
 def test_two_releases_and_two_looks(local_engine, everybody):
     opened, table = public(local_engine)
     question = table.agg(u=sf.count_units())
@@ -146,12 +127,6 @@ def test_two_releases_and_two_looks(local_engine, everybody):
 
 
 # Error bars. The truth is the same in every group, so one release is 2000 trials.
-VALUES = np.sort((np.arange(40) % 20) / 2)
-TRUTH = {
-    "n": (40, 40), "u": (40, 40), "s": (80, 80), "c": (40, 40), "m": (VALUES.mean(),) * 2, "v": (VALUES.var(),) * 2,
-    "d": (VALUES.std(),) * 2, "r": (VALUES.sum(),) * 2,
-    "q_25": (VALUES[9], VALUES[10]), "q_50": (VALUES[19], VALUES[20]), "q_90": (VALUES[35], VALUES[36]),
-}  # fmt: skip
 
 
 def least_covered(trials: int, rate: float) -> int:
@@ -160,36 +135,10 @@ def least_covered(trials: int, rate: float) -> int:
     return int(successes[special.bdtr(successes, trials, rate) >= FALSE_ALARM][0])
 
 
-def covered(release: Release, confidence: float, shrunk: float = 1.0) -> dict[str, int]:
-    answer, widths = release.to_arrow(), release.errors(confidence)
-    leaf = 10 / 2**16
-    counts = {}
-    for name, (low, high) in TRUTH.items():
-        if name in answer.column_names:
-            value, width = answer[name].to_numpy(), widths[name].to_numpy() * shrunk
-            counts[name] = int(((value - width <= high + leaf) & (value + width >= low - leaf)).sum())
-    return counts
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("epsilon", [1])
-def test_error_bars_cover(openers, everybody, noise, epsilon):
-    """Bars are computed from noisy numbers, wherever these come from: one engine stands for all."""
-    _, table = public(openers("duckdb"))
-    questions = [
-        table.agg(**ASKED, d=sf.stddev("x", lower=0, upper=10), r=sf.sum("x", lower=0, upper=10, per="row")),
-        table.agg(q=sf.quantiles("x", [0.25, 0.5, 0.9], lower=0, upper=10)),
-        table.agg(m=sf.mean("x", lower=0, upper=10), u=sf.count_units()),
-        table.bound(rows=1).agg(
-            n=sf.count(), s=sf.sum("n", lower=-2, upper=9), v=sf.variance("x", lower=0, upper=10)
-        ),
-    ]
-    for question in questions:
-        release = question.release(epsilon=epsilon, delta=1e-6, noise=noise)
-        for confidence in (0.95, 0.5):
-            for name, count in covered(release, confidence).items():
-                assert count >= least_covered(GROUPS, confidence), (name, count)
+def covered(release: Release, confidence: float, shrunk: float = 1.0) -> int:
+    """Return how many bars of a count have the 40 units that each group has."""
+    value, width = release.to_arrow()["u"].to_numpy(), release.errors(confidence)["u"].to_numpy() * shrunk
+    return int((np.abs(value - 40) <= width).sum())
 
 
 def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(local_engine, everybody):
@@ -197,9 +146,9 @@ def test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen(local_
     _, table = public(local_engine)
     for noise in ("laplace", "gaussian"):
         release = table.agg(u=sf.count_units()).release(epsilon=0.05, delta=1e-6, noise=noise)
-        count = covered(release, 0.8)["u"]
+        count = covered(release, 0.8)
         assert least_covered(GROUPS, 0.8) <= count <= GROUPS - least_covered(GROUPS, 1 - 0.81)
-        assert covered(release, 0.8, shrunk=0.6)["u"] < least_covered(GROUPS, 0.8)
+        assert covered(release, 0.8, shrunk=0.6) < least_covered(GROUPS, 0.8)
 
 
 def test_simultaneous_bars_cover_all_at_once(local_engine, everybody, fixed_salt):
@@ -267,13 +216,3 @@ def test_groups_are_shown_as_often_as_the_rule_says(local_engine, selection, pre
     assert not plausible(count, 1500, chance(rule, middle - 2)) and not plausible(
         count, 1500, chance(rule, middle + 2)
     )
-
-
-@pytest.mark.long
-def test_a_group_of_one_unit_is_shown_at_most_with_delta(local_engine):
-    question = (
-        Table(local_engine(sized({1: 200_000})), "id").group_by("g").bound(groups=1).agg(u=sf.count_units())
-    )
-    for selection in ("truncated_geometric", "laplace", "gaussian"):
-        release = question.release(epsilon=1, delta=1e-4, group_selection=selection)
-        assert special.bdtrc(release.to_arrow().num_rows - 1, 200_000, 1e-4) > FALSE_ALARM

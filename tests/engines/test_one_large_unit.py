@@ -14,26 +14,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+import sfumato.transformations as tf
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
-from sfumato.transformations import (
-    Count,
-    CountUnits,
-    DistinctMatched,
-    DistinctShared,
-    Edges,
-    Grid,
-    Lattice,
-    Leaves,
-    Moments,
-    QuantileTree,
-    RowsInBins,
-    Statistic,
-    UnitSum,
-    ValueGrid,
-    WeightedSum,
-    WeightGrid,
-)
 from tests.support.engines import Opener
 
 MANY = 5_000
@@ -53,14 +36,14 @@ def rows(large: bool) -> pa.Table:
     )
 
 
-def statistics(limit: int) -> tuple[Statistic, ...]:
-    grid = ValueGrid.around(Fraction(0), Fraction(10_000), Grid.for_noise(Fraction(10_000), 30))
+def statistics(limit: int) -> tuple[tf.Statistic, ...]:
+    grid = tf.ValueGrid.around(Fraction(0), Fraction(10_000), tf.Grid.for_noise(Fraction(10_000), 30))
     return (
-        CountUnits(), Count(limit), Count(limit, "x", -14), Moments("m", "x", limit, grid, True, -14, 30),
-        UnitSum("s", "n", 0, 0, 1 << 40, True), QuantileTree("q", "x", limit, 0.0, 10_000.0, -14),
-        Leaves("l", "x", limit, Lattice(0.0, 10_000.0), -14), WeightedSum("w", "x", limit, WeightGrid(0, 50)),
-        RowsInBins("b", "x", limit, Edges((0.0, 5.0, 50.0, 1e6)), -14), DistinctMatched("t", min(limit, 7)),
-        DistinctShared("t", min(limit, 7), -20),
+        tf.CountUnits(), tf.Count(limit), tf.Count(limit, "x", -14), tf.Moments("m", "x", limit, grid, True, -14, 30),
+        tf.UnitSum("s", "n", 0, 0, 1 << 40, True), tf.QuantileTree("q", "x", limit, 0.0, 10_000.0, -14),
+        tf.Leaves("l", "x", limit, tf.Lattice(0.0, 10_000.0), -14), tf.WeightedSum("w", "x", limit, tf.WeightGrid(0, 50)),
+        tf.RowsInBins("b", "x", limit, tf.Edges((0.0, 5.0, 50.0, 1e6)), -14), tf.DistinctMatched("t", min(limit, 7)),
+        tf.DistinctShared("t", min(limit, 7), -20),
     )  # fmt: skip
 
 
@@ -75,7 +58,7 @@ def numbers(opened: Any, query: ExactQuery) -> dict[Any, dict[str, Any]]:
 def moved(engine: Opener, query: ExactQuery) -> int:
     """Return in how many groups the large unit counts, after a look at what it adds to them."""
     with_it, without = (numbers(engine(rows(large)), query) for large in (True, False))
-    limit, total = next(s.rows for s in query.statistics if isinstance(s, Count)), 0
+    limit, total = next(s.rows for s in query.statistics if isinstance(s, tf.Count)), 0
     for key in with_it.keys() | without.keys():
         one, other = with_it.get(key), without.get(key)
         units = (one["units"] if one else 0) - (other["units"] if other else 0)
@@ -117,13 +100,6 @@ def test_values(openers, fixed_salt, monkeypatch):
         monkeypatch.setattr(sizes, "MATCHED_VALUES", values)
         for total in (None, 100):
             assert moved(openers("duckdb"), of(1, 100, keys=(), total_rows=total)) == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("groups", [200, 600])
-def test_on_each_engine(engine, fixed_salt, groups):
-    """Two limits, as workers start a job for each: one that bitmaps prove, and one beyond all their bits."""
-    assert moved(engine, of(groups, 3)) == groups
 
 
 @pytest.mark.flakiness(k=100, because="whether a release fails is looked at, and no number of it")

@@ -20,26 +20,19 @@ TOWNS = sf.public(pa.table({"town": ["A", "A"], "region": ["n", "s"]}))
 Shape = Callable[[Any, Any], Any]
 ONE: dict[str, Shape] = {
     "per unit": lambda o, p: p,
-    "filtered, derived": lambda o, p: p.filter("s > 1").with_columns(z="s + 1"),
     "in groups of what is derived": lambda o, p: p.with_columns(z="s // 2").group_by("z"),
     "by town, in groups of towns": lambda o, p: o.per_unit("town", n="count(*)").group_by("town"),
     "SQL": lambda o, p: o.sql("SELECT id AS u, sum(price) AS s FROM self GROUP BY id HAVING s > 0"),
     "DISTINCT": lambda o, p: o.sql("SELECT DISTINCT id FROM self"),
-    "renamed": lambda o, p: o.sql("SELECT id, town AS t FROM self GROUP BY id, town").group_by("t"),
     "window": lambda o, p: p.sql("SELECT *, row_number() OVER (PARTITION BY id) AS r FROM self WHERE s > (SELECT 1)"),
     "joined with one": lambda o, p: p.join(o.per_unit(n="count(*)"), on="id", how="left"),
-    "more joined with one": lambda o, p: o.per_unit("town", n="count(*)").join(p, on="id").group_by("town"),
 }  # fmt: skip
 SEVERAL: dict[str, Shape] = {
     "rows": lambda o, p: o,
-    "by town": lambda o, p: o.per_unit("town", n="count(*)"),
     "by town, in other groups": lambda o, p: o.per_unit("town", k="count(*)").group_by("k"),
-    "another town": lambda o, p: o.per_unit("town", n="count(*)").with_columns(town="'x'").group_by("town"),
     "another TOWN": lambda o, p: o.per_unit("town", n="count(*)").with_columns(TOWN="'x'").group_by("TOWN"),
     "town left out": lambda o, p: o.sql("SELECT id FROM (SELECT id, town FROM self GROUP BY id, town) AS s"),
-    "joined with rows": lambda o, p: p.join(o, on="id"),
     "joined with a public table": lambda o, p: o.per_unit("town", n="count(*)").join(TOWNS, on="town").group_by("town"),
-    "rows joined with one": lambda o, p: o.join(p, on="id"),
     "union": lambda o, p: p.union(p),
 }  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import random
 import re
-from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -76,17 +75,13 @@ ALIKE = {
     "FLOAT": ["0.0", "'-0.0'", "'nan'", "-('nan'::FLOAT)"],
     "INTERVAL": ["'30 days'", "'1 month'", "'720 hours'", "'29 days 24 hours'"],
     "DOUBLE[]": ["[0.0]", "['-0.0'::DOUBLE]", "[]", "[NULL]"],
-    "DOUBLE[2]": ["[0.0, 1]", "['-0.0'::DOUBLE, 1]"],
-    "INTERVAL[]": ["[INTERVAL '30 days']", "[INTERVAL '1 month']"],
     "STRUCT(a DOUBLE, b VARCHAR)": ["{'a': 0.0, 'b': 'x'}", "{'a': '-0.0'::DOUBLE, 'b': 'x'}", "{'a': NULL, 'b': 'x'}"],
     "VARCHAR[]": ["['a, b']", "['a', 'b']", "['NULL']", "[NULL]"],
     "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1, 'b': 2}", "MAP {'b': 2, 'a': 1}"],
     "TIME WITH TIME ZONE": ["'12:00:00+00'", "'13:00:00+01'"],
     "BIT": ["'01'", "'001'", "'1'"],
     "BLOB": ["'A'", r"'\x00'", r"'\x5Cx00'"],
-    "JSON": ["'{\"a\": 1}'", "'{\"a\":1}'"],
     "VARCHAR": ["'a'", "'A'", "'é'", "'e\u0301'", "''"],
-    "TIMESTAMP": ["'infinity'", "'2024-01-01'"],
     "DECIMAL(37,2)": ["0.00", "1.50"],
 }  # fmt: skip
 
@@ -111,58 +106,6 @@ def test_texts_of_a_column_with_a_collation_are_told_apart():
     )
     terms = ", ".join(row_identity({"x": column_of("VARCHAR", True)}))
     assert session.execute(f"SELECT count(DISTINCT r) FROM (SELECT rank() OVER (ORDER BY {terms}) AS r FROM t)").fetchall() == [(4,)]  # fmt: skip
-
-
-FRAMES = {
-    "number": ("n", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW"),
-    "float": ("f", "RANGE BETWEEN CURRENT ROW AND 0.5 FOLLOWING"),
-    "date": ("day", "RANGE BETWEEN INTERVAL 1 MONTH PRECEDING AND INTERVAL 1 DAY PRECEDING"),
-    "groups": ("n", "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING"),
-    "rows": ("n", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING"),
-    "none": ("n", ""),
-}
-CALLS = ["row_number()", "rank()", "dense_rank()", "percent_rank()", "cume_dist()", "ntile(3)", "lag(x)", "lead(x, 2)", "lag(x IGNORE NULLS)"]  # fmt: skip
-CALLS += ["first_value(x)", "last_value(x)", "nth_value(x, 3)", "first_value(x IGNORE NULLS)", "sum(f)", "avg(x)", "count(DISTINCT x)"]  # fmt: skip
-
-
-def ties(chance: random.Random, people: int = 4, each: int = 12) -> pa.Table:
-    """Return rows that are tied in what they are ordered by, and differ elsewhere."""
-    floats = [0.0, -0.0, 1e300, float("nan"), float("inf"), 0.25]
-    rows = [
-        (unit, chance.choice([0, 0, 1]), chance.choice(floats), chance.choice(["2024-01-31", "2024-02-29"]), chance.choice([0, 1, 2, None]))
-        for unit in range(people)
-        for _ in range(each)
-    ]  # fmt: skip
-    chance.shuffle(rows)
-    kinds = [
-        ("id", pa.int64()),
-        ("n", pa.int64()),
-        ("f", pa.float64()),
-        ("day", pa.string()),
-        ("x", pa.int64()),
-    ]
-    return pa.table(
-        [pa.array(column, kind) for column, (_, kind) in zip(zip(*rows, strict=True), kinds, strict=True)],
-        [name for name, _ in kinds],
-    ).select(["id", "n", "f", "x", "day"])
-
-
-def asked_of(rows: pa.Table, call: str, frame: str) -> sf.Table:
-    key, frame = FRAMES[frame]
-    return sf.scan(rows, privacy_unit="id").sql(
-        f"SELECT id, n, f, x, {call} OVER (PARTITION BY id ORDER BY {key} {frame}) AS w "
-        "FROM (SELECT id, n, f, x, TRY_CAST(day AS DATE) AS day FROM self)"
-    )
-
-
-@pytest.mark.parametrize("case", some([*product(CALLS, FRAMES)][::2], 8), ids=", ".join)
-def test_windows_over_ties_do_not_depend_on_where_rows_lie(case):
-    (call, frame), chance = case, random.Random(f"{case}")
-    rows = ties(chance)
-    found = [rows_of(asked_of(rows.take(chance.sample(range(48), 48)), call, frame)) for _ in range(3)]
-    assert found[0] == found[1] == found[2]
-    alone = rows_of(asked_of(rows.filter(pa.compute.equal(rows["id"], 2)), call, frame))
-    assert alone == {row: n for row, n in found[0].items() if row[0] == 2}
 
 
 COPIES = (
@@ -214,11 +157,8 @@ TIED_TOWNS = pa.table(
 OPEN = [
     "(SELECT town FROM towns ORDER BY pop LIMIT 1)",
     "(SELECT any_value(town) FROM towns)",
-    "(SELECT string_agg(town, ',') FROM towns)",
     "(SELECT arg_max(town, pop) FROM towns)",
     "(SELECT sum(share) FROM towns)",
-    "(SELECT list(town)[1] FROM towns)",
-    "(SELECT mode(town) FROM towns)",
     "(SELECT DISTINCT ON (pop) town FROM towns)",
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.sources import open_source
-from sfumato.errors import BudgetError, RefusalError
+from sfumato.errors import RefusalError
 from sfumato.query import sizes
 from sfumato.release import release_files
 from sfumato.release.release import Release
@@ -52,18 +52,6 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
     assert list(tmp_path.iterdir()) == []
     mine = shown(asked)
     assert shown(asked) == mine
-
-
-def test_a_child_sees_what_was_drawn(tmp_path, in_child):
-    asked = release()
-    bars = asked.errors().to_pydict()  # draws, without the table
-    theirs = in_child(lambda: (shown(asked), asked.errors().to_pydict()))
-    assert theirs == (shown(asked), bars)
-    in_child(lambda: asked.write(tmp_path / "out.parquet"))
-    assert pa.parquet.read_table(tmp_path / "out.parquet").to_pydict() == shown(asked)
-    written = release()
-    written.write(tmp_path / "other.parquet")
-    assert in_child(lambda: shown(written)) == shown(written)
 
 
 def test_a_release_that_was_not_drawn_is_not_copied():
@@ -170,11 +158,3 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
         assert "call sf.scan there" in text
     assert in_child(asked.table._engine.progress) is None
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}
-
-
-def test_a_budget_is_spent_in_one_process(in_child):
-    budget = sf.Budget(1)
-    kind, text = in_child(lambda: budget.spend(1))
-    assert kind is BudgetError
-    assert "counted in neither" in text
-    budget.spend(1)

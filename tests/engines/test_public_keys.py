@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import CatalogError, QueryError
+from sfumato.errors import QueryError
 
 pytestmark = pytest.mark.noise_cannot_matter("keys are looked at, not counts")
 
@@ -35,17 +35,12 @@ def keys_of(column, values):
 
 FIT = [
     ("ubigint", [2**64 - 1, 1], [1, 2**64 - 1]),
-    ("ubigint", [2**64 - 1], [2**64 - 1]),
-    ("ubigint", np.array([2**64 - 1], np.uint64), [2**64 - 1]),
     ("ubigint", pd.Series([2**64 - 1], dtype=object), [2**64 - 1]),
     ("ubigint", [decimal.Decimal(2**64 - 1)], [2**64 - 1]),
     ("float", [0.1, 0.5], [float(np.float32(0.1)), 0.5]),
     ("float", ["0.1"], [float(np.float32(0.1))]),
-    ("float", [float(np.float32(0.1))], [float(np.float32(0.1))]),
-    ("float", np.array([0.1], np.float32), [float(np.float32(0.1))]),
     ("double", [0.1, 1], [0.1, 1.0]),
     ("tinyint", [1.0, 2.0], [1, 2]),
-    ("text", ["1"], ["1"]),
     ("text", pd.Series(["1"], dtype="category"), ["1"]),
     ("text", pa.array(["1"]).dictionary_encode(), ["1"]),
     ("text", [None], [None]),
@@ -63,16 +58,11 @@ def test_keys_that_fit():
 UNFIT = [
     ("ubigint", [2**64], "'18446744073709551616', which does not fit ubigint"),
     ("ubigint", [-1], "'-1', which does not fit ubigint"),
-    ("ubigint", [10**40], "Python type int"),
     ("float", [0.123456789012], "'0.123456789012', which does not fit float"),
-    ("float", [1e300], "does not fit float"),
     ("double", [2**53 + 1], "'9007199254740993', which does not fit double"),
     ("tinyint", [1.5], "'1.5', which does not fit tinyint"),
     ("text", [1, 2], "type int64, but text is text.*give texts, such as '1'"),
     ("text", [1.5], "type double, but text is text"),
-    ("text", [True], "type bool, but text is text"),
-    ("text", [datetime.date(2020, 1, 1)], "date32.*but text is text"),
-    ("text", pa.array([1]).dictionary_encode(), "but text is text"),
     ("day", [datetime.datetime(2020, 1, 1, 5)], "'2020-01-01 05:00:00', which does not fit day"),
     ("price", [decimal.Decimal("0.123")], "does not fit price"),
 ]
@@ -82,12 +72,6 @@ def test_keys_that_do_not_fit():
     for column, values, told in UNFIT:
         with pytest.raises(QueryError, match=f"keys= .*{told}"):
             keys_of(column, values)
-
-
-def test_a_domain_of_numbers_for_a_column_of_texts():
-    table = {"source": ROWS, "privacy_unit": "id", "columns": {"text": {"domain": [1, 2]}}}
-    with pytest.raises(CatalogError, match=r"columns\.text: domain has values of type int64.*such as '1'"):
-        sf.catalog({"tables": {"t": table}}).table("t")
 
 
 def test_keys_that_are_equal_are_one_group(tmp_path):
@@ -105,48 +89,13 @@ def test_keys_that_are_equal_are_one_group(tmp_path):
 # Names, whatever their case.
 
 PUBLIC = sf.public(pa.table({"text": ["1", "2"], "town": ["A", "B"]}))
-QUERY = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = {unit}, "
-    "max_groups_contributed = 1{more}) {what} FROM {tables}"
+TEXT = (
+    "WITH x AS (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = ID, "
+    "max_groups_contributed = 1) COUNT(*) AS n FROM VISITS) SELECT n FROM x JOIN {} ON true"
 )
-TEXTS = {
-    "a table": QUERY.format(unit="id", more="", what="COUNT(*) AS n", tables="VISITS"),
-    "the unit": QUERY.format(unit="ID", more="", what="COUNT(*) AS n", tables="visits"),
-    "a qualified unit": QUERY.format(unit="Visits.Id", more="", what="COUNT(*) AS n", tables="visits"),
-    "inside": QUERY.format(unit="ID", more="", what="COUNT(*) AS n", tables="(SELECT id FROM VISITS) AS s"),
-    "a public table": QUERY.format(
-        unit="id", more="", what="town, COUNT(*) AS n", tables="Visits JOIN TOWNS USING (Text) GROUP BY town"
-    ),
-    "a private table": QUERY.format(
-        unit="id", more=", max_joined_rows = 1", what="COUNT(*) AS n", tables="visits JOIN Orders USING (ID)"
-    ),
-    "a membership": QUERY.format(
-        unit="id", more="", what="COUNT(*) AS n", tables="visits WHERE text IN (SELECT TEXT FROM TOWNS)"
-    ),
-    "public groups": QUERY.format(
-        unit="id",
-        more=", group_selection_strategy = PUBLIC_GROUPS",
-        what="p.text, COUNT(*) AS n",
-        tables="visits RIGHT OUTER JOIN (SELECT DISTINCT text FROM TOWNS) AS p ON visits.text = p.text GROUP BY p.text",
-    ),
-    "outside": "WITH x AS ("
-    + QUERY.format(unit="id", more="", what="text, COUNT(*) AS n", tables="visits GROUP BY text")
-    + ") SELECT town, n FROM X JOIN TOWNS USING (TEXT)",
-}
-
-
-def test_names_of_tables_and_of_the_unit_are_equal_whatever_their_case():
-    private = {"source": ROWS, "privacy_unit": "Id"}
-    public = {"source": pa.table({"text": ["1", "2"], "town": ["A", "B"]}), "public": True}
-    catalog = sf.catalog({"tables": {"visits": private, "orders": private, "towns": public}})
-    tables = {"visits": ROWS, "orders": ROWS, "towns": PUBLIC}
-    for place, text in enumerate(TEXTS.values()):
-        assert sf.sql(text, **({"catalog": catalog} if place % 2 else {"tables": tables})).spent[0] == 1
-    assert catalog.table("VISITS").unit == sf.scan(ROWS, privacy_unit="ID").unit == "id"
 
 
 def test_a_private_table_is_not_read_as_a_public_one_by_its_case():
-    text = "WITH x AS (" + TEXTS["a table"] + ") SELECT n FROM x JOIN {} ON true"
     for name in ("visits", "Visits", "ORDERS"):
         with pytest.raises(QueryError, match="is a private table"):
-            sf.sql(text.format(name), tables={"visits": ROWS, "orders": ROWS, "Orders": PUBLIC})
+            sf.sql(TEXT.format(name), tables={"visits": ROWS, "orders": ROWS, "Orders": PUBLIC})

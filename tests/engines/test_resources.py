@@ -8,10 +8,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +17,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import resources
 from sfumato.engines.duckdb.connection import connect
-from sfumato.engines.duckdb.resources import Resources, checked_resources
-from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.query.engine_protocol import ExactQuery
-from sfumato.transformations import CountUnits
+from sfumato.errors import EngineError, ParameterError
 
 ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
 SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM t"
@@ -36,18 +31,15 @@ def settings(table: sf.Table) -> dict[str, str]:
 
 def sources(folder: Path) -> list:
     import duckdb
-    import pandas
     import polars
 
     pq.write_table(ROWS, folder / "rows.parquet")
     (folder / "rows.csv").write_text("id,k\n1,0\n")
-    (folder / "rows.json").write_text('{"id": 1, "k": 0}\n')
     with duckdb.connect(folder / "rows.duckdb") as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS id, 0 AS k")
-    paths = [str(folder / name) for name in ("rows.parquet", "rows.csv", "rows.json", "rows.duckdb/t")]
+    paths = [str(folder / name) for name in ("rows.parquet", "rows.csv", "rows.duckdb/t")]
     relation = duckdb.sql("SELECT 1 AS id, 0 AS k")
-    batch, frame = ROWS.to_batches()[0], polars.from_arrow(ROWS)
-    return [*paths, relation, ROWS, batch, frame, frame.lazy(), pandas.DataFrame({"id": [1], "k": [0]})]
+    return [*paths, relation, ROWS, polars.from_arrow(ROWS).lazy()]
 
 
 def test_every_source_takes_them(tmp_path):
@@ -66,65 +58,22 @@ def test_every_source_takes_them(tmp_path):
     assert settings(release)["threads"] == "1"
 
 
-def test_amounts(monkeypatch):
-    monkeypatch.setattr(resources, "machine_memory", lambda: 8 << 30)
-    sizes = {"4GB": 4 * 10**9, "512MiB": 512 << 20, " 1.5 gib ": 3 << 29, "2TB": 2 * 10**12, "50%": 4 << 30}
-    assert {text: checked_resources(text, None, None).memory_bytes for text in sizes} == sizes
-    assert Resources().settings == {"memory_limit": f"{int(0.8 * (8 << 30))}B"}
-
-
 def test_limits_that_are_none(tmp_path, monkeypatch):
     """They are refused before a source is looked at."""
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     Path("closed").mkdir(mode=0o500)
     monkeypatch.setattr(os, "access", lambda path, how: Path(path).stat().st_mode & 0o200)
-    amounts = (
-        "",
-        "4",
-        "-1GB",
-        "1e9B",
-        "GB",
-        "99MB",
-        "0%",
-        "101%",
-        "1GB; SET threads = 1",
-        4_000_000_000,
-        True,
-    )
+    amounts = "", "4", "-1GB", "1e9B", "99MB", "101%", "1GB; SET threads = 1", 4_000_000_000, True
+    folders = "nowhere", "file", "", "a\0b", b"bytes", 1, "closed"
     for name, values, told in (
         ("memory_limit", amounts, "at least 100MB, such as '4GB'"),
         ("threads", (0, -1, 1.0, "2", True), "a whole number of at least 1"),
-        (
-            "temp_directory",
-            ("nowhere", "file", "", "a\0b", b"bytes", 1, "closed"),
-            "a folder that is there and that",
-        ),
+        ("temp_directory", folders, "a folder that is there and that"),
     ):
         for value in values:
             with pytest.raises(ParameterError, match=f"{name} is .* must be {told}"):
                 sf.scan("no such file.parquet", privacy_unit="id", **{name: value})
-        with pytest.raises(QueryError, match=f"{name} is for rows that are read in this process"):
-            sf.scan(ROWS.schema, privacy_unit="id", **{name: values[0]})
-    with pytest.raises(ParameterError, match="threads is 0"):
-        sf.sql(SQL, tables={"t": ROWS}, threads=0)
-
-
-# A machine's memory.
-
-
-@pytest.mark.long
-def test_how_far_a_release_is_is_known():
-    rows = pa.table({"id": np.arange(3_000_000) % 1_000_003, "k": np.arange(3_000_000) % 5})
-    engine = sf.scan(rows, privacy_unit="id")._engine
-    query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
-    thread = threading.Thread(target=lambda: list(engine.statistics(query, 100)))
-    thread.start()
-    seen = set()
-    while thread.is_alive():
-        seen.add(engine.progress())
-        thread.join(0.01)
-    assert any(part is not None and 0 < part < 1 for part in seen)
 
 
 # Folders that nobody else sees, and that end with their process.
@@ -214,33 +163,6 @@ def test_nothing_else_is_swept(folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
     resources.sweep_spill_folders()
     assert dead.exists()  # somebody else's
-
-
-@pytest.mark.parametrize("mask", [0o000, 0o777])
-def test_the_folder_is_its_owners_whatever_new_files_are(mask, folder, monkeypatch):
-    made = tempfile.mkdtemp
-    seen = []
-
-    def look(*arguments, **options):
-        path = made(*arguments, **options)
-        seen.append(path)
-        return path
-
-    monkeypatch.setattr(tempfile, "mkdtemp", look)
-    opened = os.open
-
-    def check(path, *rest, **options):
-        if str(path) in seen:  # which root could open anyway
-            assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
-        return opened(path, *rest, **options)
-
-    monkeypatch.setattr(os, "open", check)
-    before = os.umask(mask)
-    try:
-        mine = resources.spill_folder()
-    finally:
-        os.umask(before)
-    assert seen and stat.S_IMODE(os.stat(mine).st_mode) == 0o700
 
 
 def test_a_folder_that_was_cleared_away_or_opened_is_made_again(folder, in_child):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from sfumato.engines.duckdb import contribution_limits
 from sfumato.query import sizes
-from sfumato.query.engine_protocol import ExactQuery
-from sfumato.transformations import CountUnits
 from tests.support.engines import SMALL
 
 
@@ -20,19 +15,3 @@ def test_a_small_value_is_there_for_each_size():
 MADE_LARGER = {
     "SHARE_LEFT_OUT",  # of few pairs the share left out is large, and the path behind it would not be taken
 }
-
-
-def test_a_fault_behind_a_size_is_seen_where_sizes_are_small(openers, monkeypatch, request):
-    """A unit in 20 groups keeps 13; without the ranking that only many rows need, it keeps all."""
-    rows = pa.table({"id": [1] * 20, "k": range(20)})
-    query = ExactQuery((), "id", ("k",), None, 13, (CountUnits(),))
-
-    def kept() -> int:
-        return sum(batch.num_rows for batch in openers("duckdb")(rows).statistics(query, 100))
-
-    monkeypatch.setattr(
-        contribution_limits, "_kept", lambda pairs, columns, *_: f"SELECT {columns} FROM {pairs}"
-    )
-    assert kept() == 13
-    request.getfixturevalue("small_sizes")
-    assert kept() == 20

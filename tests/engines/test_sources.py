@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError, RefusalError
+from sfumato.errors import EngineError
 from sfumato.release import release_files
-from sfumato.testing import assert_approx_equal
 
 from .made_rows import rows_of
 
@@ -63,9 +62,6 @@ def database(folder):
     with duckdb.connect(str(folder / "rows.duckdb")) as connection:
         connection.register("given", TABLE)
         connection.execute("CREATE TABLE rows AS FROM given")
-        connection.execute("CREATE VIEW seen AS FROM rows")
-        connection.execute("CREATE SCHEMA other")
-        connection.execute("CREATE TABLE other.rows AS FROM given")
     return str(folder / "rows.duckdb")
 
 
@@ -99,8 +95,6 @@ SOURCES = {
     "csv": as_csv,
     "json": as_json,
     "table": lambda folder: database(folder) + "/rows",
-    "view": lambda folder: database(folder) + "/seen",
-    "schema": lambda folder: database(folder) + "/other.rows",
     "relation": as_relation,
     "arrow": lambda folder: TABLE,
     "batch": lambda folder: TABLE.combine_chunks().to_batches()[0],
@@ -134,15 +128,6 @@ def test_every_source_has_the_same_rows(names, tmp_path):
         assert exact(question(SOURCES[name](tmp_path / name))) == expected, name
 
 
-def test_rows_are_what_they_are():
-    release = question(TABLE).release(epsilon=1000, delta=1e-6)
-    expected = [
-        {"g": g, "n": len(rows), "people": rows.id.nunique(), "total": rows.x.sum()}
-        for g, rows in TABLE.to_pandas().groupby("g")
-    ]
-    assert_approx_equal(release, expected, k=23)
-
-
 def test_a_cursor_of_adbc(tmp_path):
     with adbc_driver_duckdb.dbapi.connect(database(tmp_path)) as connection, connection.cursor() as cursor:
         with pytest.raises(EngineError, match="the cursor has no rows; execute a query first"):
@@ -152,69 +137,18 @@ def test_a_cursor_of_adbc(tmp_path):
         assert exact(asked) == exact(asked) == exact(question(TABLE))
 
 
-CATALOG = {"x": {"lower": 0, "upper": 11}, "g": {"domain": ["a", "ü", "none"]}}
-
-
-def catalog_of(source):
-    entry = {"source": source, "privacy_unit": "id", "max_groups": 2, "max_rows": 1, "columns": CATALOG}
-    return sf.catalog({"tables": {"visits": entry}})
-
-
-ANSWER = [{"g": "a", "n": 200, "s": 1093}, {"g": "none", "n": 0, "s": 0}, {"g": "ü", "n": 200, "s": 1097}]
-exactly = pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts and sums")
-
-
-def rounded(rows):
-    return sorted(({**row, "s": round(row["s"])} for row in rows), key=lambda row: row["g"])
-
-
-def of_catalog(source):
-    asked = catalog_of(source).table("visits").group_by("g").agg(n=sf.count(), s=sf.sum("x"))
-    return asked.release(epsilon=10**6)
-
-
-@exactly
-def test_a_catalog_and_sql_give_the_same_answer():
-    truth = TABLE.to_pandas().groupby("g").x.sum()
-    assert [truth["a"], truth["ü"]] == [row["s"] for row in ANSWER if row["n"]]
-    assert rounded(of_catalog(TABLE).to_arrow().to_pylist()) == ANSWER
-    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1000000) g, COUNT(*) AS n, SUM(x) AS s FROM visits GROUP BY g"
-    assert rounded(sf.sql(text, catalog=catalog_of(TABLE)).to_arrow().to_pylist()) == ANSWER
-
-
-@exactly
-@pytest.mark.long
-def test_a_catalog_gives_the_same_answer_on_workers(spark, frame_of, run):
-    import apache_beam as beam
-
-    of_spark = of_catalog(frame_of(TABLE)).toArrow().to_pylist()
-    transform = of_catalog(TABLE.schema)
-    of_beam = run(lambda pipeline: pipeline | beam.Create(TABLE.to_pylist()) | transform)
-    assert rounded(of_spark) == rounded(of_beam) == ANSWER
-    assert "rows of Spark are not read here" in str(catalog_of(frame_of(TABLE)).check())
-
-
 NO_TABLE = [
     (["rows.parquet", "rows.csv"], "of several kinds, .csv and .parquet; give those of one"),
     (["rows.parquet", "./rows.parquet"], "'./rows.parquet' is in the list twice"),
     (["rows.parquet", "*.parquet"], "'rows.parquet' is in the list twice"),
-    (["rows.parquet", "rows.duckdb/rows"], "a table of a database is given alone"),
     (["rows.parquet", "postgresql://ann@host/db/rows"], "a table of a database is given alone"),
-    (["rows.parquet", "nothing.parquet"], "there is no file 'nothing.parquet'"),
-    (["rows.parquet", 3], "cannot read a list; make a table of it first"),
-    ([], "cannot read a list; make a table of it first"),
     (".", "has files of several kinds, .csv, .parquet; name those that are meant, such as './**/*.csv'"),
-    ("empty", "the folder 'empty' has no file that ends in one of .parquet,"),
-    ("~/nothing.parquet", "there is no file '/nowhere/nothing.parquet'"),
 ]
 
 
 def test_paths_that_name_no_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/nowhere")
-    as_parquet(tmp_path), as_csv(tmp_path), database(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "rows.txt").touch()
+    as_parquet(tmp_path), as_csv(tmp_path)
     for source, says in NO_TABLE:
         with pytest.raises(EngineError, match=re.escape(says)):
             sf.scan(source, privacy_unit="id")
@@ -262,36 +196,6 @@ def test_declared_columns_without_missing_values(tmp_path):
     assert [filtered.schema[c].missing for c in ("id", "n", "x")] == [False, False, True]
 
 
-@pytest.mark.flakiness(k=23, because="all three groups of 200 units stay below a threshold of 69 at sigma 13")
-def test_a_release_is_drawn_once(tmp_path):
-    release = question(TABLE).release(epsilon=1, delta=1e-6)
-    first = release.to_arrow()
-    assert release.to_arrow() is first
-    release.write(tmp_path / "out.parquet", confidence=0.9)
-    release.write(tmp_path / "out.csv")
-    assert pq.read_table(tmp_path / "out.parquet").select(first.column_names).equals(first)
-    assert pa.csv.read_csv(tmp_path / "out.csv").equals(first)
-    assert release.errors(0.9).num_rows == first.num_rows
-    streamed = question(TABLE).release(epsilon=1, delta=1e-6)
-    streamed.write(tmp_path / "out.parquet")
-    assert streamed.to_arrow().equals(pq.read_table(tmp_path / "out.parquet"))
-    with pytest.raises(RefusalError, match="were not kept"):
-        streamed.errors()
-
-
-@pytest.mark.noise_cannot_matter("it looks at files alone")
-def test_a_release_that_failed_is_not_drawn_again(tmp_path, monkeypatch):
-    release = question(TABLE).release(epsilon=1, delta=1e-6)
-
-    def fails(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(release_files, "write_csv", fails)
-    with pytest.raises(OSError, match="disk full"):
-        release.write(tmp_path / "out.csv")
-    assert not list(tmp_path.iterdir())
-
-
 def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):
     """Batches of a release have the lengths that selection left; a file's row groups must not."""
     monkeypatch.setattr(release_files, "ROW_GROUP", 10)
@@ -309,8 +213,6 @@ def test_row_groups_do_not_tell_how_many_groups_there_were(monkeypatch):
 
 LABELLED = {
     "w": "VARCHAR",
-    "[w]": "VARCHAR[]",
-    "[[w]]": "VARCHAR[][]",
     "[w, w]::label[2]": "VARCHAR[2]",
     "{'a b': w, 'i': i}": 'STRUCT("a b" VARCHAR, i BIGINT)',
     "MAP {'a'::label: [w]}": "MAP(VARCHAR, VARCHAR[])",
@@ -318,10 +220,9 @@ LABELLED = {
 }
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(7, marks=pytest.mark.long)])
-def test_an_enum_is_text_whatever_order_its_type_has(count, tmp_path):
+def test_an_enum_is_text_whatever_order_its_type_has(tmp_path):
     """The labels of a type may be all people's values, as may their order be."""
-    for number, (value, kind) in enumerate(list(LABELLED.items())[-count:]):
+    for number, (value, kind) in enumerate(LABELLED.items()):
         found = []
         for turn in range(2):
             labels = [*"dabc"[turn:], *"dabc"[:turn]]

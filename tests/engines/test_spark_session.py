@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -49,45 +47,16 @@ def java(tmp_path):
 
 
 def says(version: str) -> str:
-    return (
-        f"echo 'Picked up JAVA_TOOL_OPTIONS: -Da=1' >&2; echo 'openjdk version \"{version}\" 2020-01-01' >&2"
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("missing", ["pyspark", "pandas"])
-def test_the_module_is_there_without_what_it_needs(missing):
-    program = (
-        f"import sys; sys.modules[{missing!r}] = None\n"
-        "import importlib.util as u; found = u.find_spec\n"
-        f"u.find_spec = lambda name, package=None: None if name == {missing!r} else found(name, package)\n"
-        "import sfumato.spark\n"
-        "sfumato.spark.session()"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
-    last = ran.stderr.strip().splitlines()[-1]
-    assert last == (
-        f"sfumato.errors.EngineError: {missing} is not installed; "
-        "install it with: pip install 'sfumato[spark]'"
-    )
+    return f"echo 'Picked up JAVA_TOOL_OPTIONS: -Da=1' >&2; echo 'openjdk version \"{version}\"' >&2"
 
 
 @pytest.mark.parametrize(
     ("script", "by", "told"),
     [
-        (None, "PATH", "Java 17.*none on the path, and JAVA_HOME is not set; install.*apt"),
-        (
-            None,
-            "JAVA_HOME",
-            "JAVA_HOME is '.*', which has no bin/java; install",
-        ),  # which goes before the path
+        (None, "JAVA_HOME", "JAVA_HOME is '.*', which has no bin/java; install"),
         (says("1.8.0_292"), "JAVA_HOME", "Java 17 or newer.*is Java 8;"),
-        (says("11.0.2"), "PATH", "is Java 11;"),
-        (says("16"), "JAVA_HOME", "is Java 16;"),
+        (says("16"), "PATH", "is Java 16;"),
         (says("17"), "JAVA_HOME", None),
-        (says("21-ea"), "PATH", None),
-        ("exit 1", "JAVA_HOME", "does not run"),
-        ("echo something", "JAVA_HOME", None),  # left to Spark
     ],
 )
 def test_java_that_is_missing_or_too_old(machine, java, tmp_path, script, by, told):
@@ -97,38 +66,11 @@ def test_java_that_is_missing_or_too_old(machine, java, tmp_path, script, by, to
         sfumato.spark.session()
 
 
-def test_where_else_java_may_come_from(machine, tmp_path):
-    """spark-submit has started it already, or a script of the site's says where it is."""
-    machine.setenv("PATH", str(tmp_path))
-    (tmp_path / "spark-env.sh").touch()
-    for name, value in (("PYSPARK_GATEWAY_PORT", "1"), ("SPARK_CONF_DIR", str(tmp_path))):
-        with machine.context() as here:
-            here.setenv(name, value)
-            with pytest.raises(AssertionError, match="Spark is started"):
-                sfumato.spark.session()
-
-
-def test_connect_is_refused(machine):
-    for setting in ("spark.remote", "spark.api.mode"):
-        with pytest.raises(EngineError, match=f"{setting} asks for Spark Connect"):
-            sfumato.spark.session(config={setting: "connect"})
-    for name, told in (
-        ("SPARK_REMOTE", "SPARK_REMOTE asks for Spark Connect"),
-        ("SPARK_CONNECT_MODE_ENABLED", "A session of Spark Connect that was started.*another process"),
-    ):
-        machine.setenv(name, "1")
-        with pytest.raises(EngineError, match=told):
-            sfumato.spark.session()
-
-
 @pytest.mark.parametrize(
     ("master", "setting", "variable", "run"),
     [
         ("local[*]", None, None, sys.executable),
-        ("local[*]", None, "given", "given"),
         ("spark://there:7077", None, None, "python3"),
-        ("yarn", None, "given", "given"),
-        ("yarn", "set", None, "set"),
         ("yarn", "set", "given", "set"),
     ],
 )
@@ -157,12 +99,3 @@ def test_a_session_that_runs_is_given_again_and_says_what_it_can_no_longer_take(
 
     with ThreadPoolExecutor(1) as another:
         another.submit(ask).result() if thread else ask()
-
-
-def test_a_session_that_was_stopped_does_not_run(machine):
-    stopped = SimpleNamespace(sparkContext=SparkContext.__new__(SparkContext))
-    stopped.sparkContext._jsc = None  # as SparkContext.stop leaves it
-    machine.setattr(SparkSession, "active", lambda: stopped)
-    machine.setenv("PYSPARK_GATEWAY_PORT", "1")
-    with pytest.raises(AssertionError, match="Spark is started"):
-        sfumato.spark.session("again", {"spark.ui.port": 4999})

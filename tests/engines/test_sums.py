@@ -11,7 +11,6 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.worker_noise import Work
-from sfumato.errors import QueryError
 from sfumato.noise import SeededWords
 
 BIG = {"epsilon": 1_000_000, "delta": "1e-6"}
@@ -93,22 +92,6 @@ def test_units_without_a_value_alone_and_with_other_numbers(noise, bounds):
         assert abs(row["s"] - TRUTH[bounds]) < 0.1, (others, row)
 
 
-@pytest.mark.noise_cannot_matter("noise of scale 10^-4 at most is rounded to nothing or is within 0.1")
-def test_units_without_a_value_by_group_over_time_and_in_sql():
-    rows = sf.scan(half_without(rows=3), privacy_unit="id")
-    by_group = rows.group_by("k", keys=["a", "b"]).bound(groups=1, rows=2)
-    found = by_group.agg(s=sf.sum("v", lower=25, upper=40)).release(**BIG).to_arrow().to_pylist()
-    assert found == [{"k": "a", "s": 50 * 25}, {"k": "b", "s": 0}]
-    by_time = sf.scan(half_without(), privacy_unit="id").group_by("t", keys=[1, 2]).bound(groups=1, rows=1)
-    over_time = by_time.agg(s=sf.cumulative(sf.sum("v", lower=5, upper=10))).release(**BIG, noise="gaussian")
-    assert [round(s) for s in over_time.to_arrow()["s"].to_pylist()] == [175, 375]
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e6, privacy_unit_column = id) "
-        "SUM(v, contribution_bounds_per_group => (5, 10)) AS s FROM t"
-    )
-    assert sf.sql(text, tables={"t": half_without()}).to_arrow().to_pylist() == [{"s": 375}]
-
-
 # Survey weights, against plain NumPy.
 def survey(size: int = 600) -> pa.Table:
     rng = np.random.default_rng(8)
@@ -155,11 +138,3 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
     (batch,) = rows._engine.statistics(plan.exact, 10)
     (counted,) = plan.requirements.statistics
     assert int(batch.column(counted.names[0])[0].as_py()) * counted.weights.step == 8
-
-
-def test_a_weighted_unit_counts_whole_and_says_so():
-    table = sf.scan(survey(), privacy_unit="id").group_by("region", keys=[0, 1, 2])
-    asked = {"n": sf.count(weight="w", max_weight=5)}
-    with pytest.raises(QueryError, match="counts in part, which n cannot"):
-        table.bound(groups=1, rows=1, beyond="scale").agg(**asked).plan(epsilon=1)
-    assert not table.bound(groups=1, rows=1).agg(**asked).query.scaled

@@ -7,7 +7,6 @@ import io
 import json
 import random
 import re
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -22,7 +21,7 @@ import sfumato as sf
 from sfumato.cli.sql_command import _types
 from sfumato.engines.duckdb import text_lines
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import ColumnError, EngineError, QueryError, SqlError
+from sfumato.errors import ColumnError, EngineError, QueryError
 from sfumato.query import sizes
 
 pytestmark = pytest.mark.noise_cannot_matter("rows are looked at before any noise")
@@ -56,17 +55,11 @@ def day(i):
 TIMES = {
     "{0:02d}/{1:02d}/2020": "DATE %d/%m/%Y",
     "{1:02d}/{0:02d}/2020": "DATE %m/%d/%Y",
-    "{1:02d}-{0:02d}-2020": "DATE %m-%d-%Y",
     "{0}.{1}.20": "DATE %d.%m.%y",
-    "2020.{1:02d}.{0:02d}": "DATE %Y.%m.%d",
     "2020-{1:02d}-{0:02d}": "DATE",
     "20-{1:02d}-{0:02d}": "DATE %y-%m-%d",
-    "{0} Mar 2020": "DATE %d %b %Y",
     '"March {0}, 2020"': "DATE %B %d; %Y",
-    " {0:02d}/{1:02d}/2020": "DATE %d/%m/%Y",
-    "2020-{1:02d}-{0:02d}T10:20:30": "TIMESTAMP",
     "2020-{1:02d}-{0:02d} 10:20:30+02:00": "TIMESTAMP WITH TIME ZONE",
-    "{0:02d}/{1:02d}/2020 10:20": "TIMESTAMP %d/%m/%Y %H:%M",
     "{1}/{0}/2020 1:20:30 PM": "TIMESTAMP %m/%d/%Y %I:%M:%S %p",
     "10:{0:02d}:00": "TIME",
 }
@@ -76,31 +69,23 @@ CSV = {
     "decimal comma": (lines(lambda i: f"{i};{i},5", "id;v"), V.format("VARCHAR")),
     "truth of R": (lines(lambda i: f"{i},{['TRUE', 'FALSE', 'NA'][i % 3]}"), V.format("BOOLEAN")),
     "large": (lines(lambda i: f"{10**20 + i},{2**63 + i}"), "HUGEINT id, UBIGINT v"),
-    "larger ones": (lines(lambda i: f"{i},{10**45 + i}"), V.format("VARCHAR")),
-    "NA in texts": (lines(lambda i: f"{i},{'NA' if i % 3 else 'DE'}"), V.format("VARCHAR")),
     "mixed": (lines(lambda i: f"{i},{[1, 'a', '2020-01-01'][i % 3]}"), V.format("VARCHAR")),
     "single quotes": (written(quoting=csv.QUOTE_ALL, quotechar="'"), V.format("VARCHAR")),
-    "several lines": (lines(lambda i: f'{i},"a\nb{i}"'), V.format("VARCHAR")),
     "CR LF": (lines(lambda i: f"{i},{i}", end="\r\n"), V.format("BIGINT")),
     "BOM": ("\ufeff" + lines(lambda i: f"{i},{i}"), V.format("BIGINT")),
     "index of pandas": (by_pandas(), "BIGINT column0, BIGINT id, DOUBLE v, VARCHAR town"),
     "NA of pandas": (by_pandas(na_rep="NA", sep=";", decimal=","), "BIGINT column0, BIGINT id, VARCHAR v, VARCHAR town"),
-    "numbered": (pandas.DataFrame([[i, 1.5, 2] for i in range(COUNT)]).to_csv(), "BIGINT column0, BIGINT 0, DOUBLE 1, BIGINT 2"),
     "write.csv": (lines(lambda i: f'"{i + 1}",{i},"x{i % 3}",NA', '"","id","v","w"'), "BIGINT column0, BIGINT id, VARCHAR v, VARCHAR w"),
-    "trailing comma": (lines(lambda i: f"{i},5,", "id,v,"), "BIGINT id, BIGINT v, VARCHAR column2"),
     "blanks in the header": (lines(lambda i: f"{i}, 5", " id , v"), V.format("BIGINT")),
     "no header": (lines(lambda i: f"{i},5,a", ""), "BIGINT column0, BIGINT column1, VARCHAR column2"),
-    "no header, but NA": (lines(lambda i: f"{i / 2},{'NA' if i % 3 == 0 else i}", ""), "DOUBLE column0, BIGINT column1"),
     "lines before the header": ("Report\n2020\n\n" + lines(lambda i: f"{i},5"), V.format("BIGINT")),
     "names in quotes": (lines(lambda i: f"{i},5", '"the ""id""","it\'s, all"'), "BIGINT the \"id\", BIGINT it's; all"),
 }  # fmt: skip
 OBJECTS = {
     "struct": (lambda i: {"id": i, "v": {"planet": "Hoth"}}, V.format("STRUCT(planet VARCHAR)")),
     "mixed": (lambda i: {"id": i, "v": [1, "a", {"x": 1}, None][i % 4]}, V.format("JSON")),
-    "map": (lambda i: {"id": i, "v": {f"k{i}": 1, f"q{i}": 2}}, V.format("MAP(VARCHAR; BIGINT)")),
     "d/m/Y": (lambda i: {"id": i, "v": "{:02d}/{:02d}/2020".format(*day(i))}, V.format("DATE %d/%m/%Y")),
     "odd names": (lambda i: {"id": i, "a b, c": {"x y": 1, "size": i}}, 'BIGINT id, STRUCT("x y" BIGINT; size BIGINT) a b; c'),
-    "fields that lack": (lambda i: {"id": i} | ({"v": {"a": 1}} if i % 2 else {}), V.format("STRUCT(a BIGINT)")),
 }  # fmt: skip
 FORMS = {name: (".csv", text, kinds) for name, (text, kinds) in CSV.items()} | {
     f"json, {name}": (".ndjson", lines(lambda i, o=one: json.dumps(o(i)), ""), kinds)
@@ -143,65 +128,20 @@ def check_suggestion(path, kinds):
     assert opened(path, types) == found == opened(path, _types(option))
 
 
-SOME = ["{1}/{0}/2020 1:20:30 PM", "mixed", "single quotes", "index of pandas", "no header", "lines before the header",
-        "names in quotes", "json, mixed", "json, odd names"]  # fmt: skip
-
-
 def test_what_is_suggested_is_what_was_used(tmp_path):
-    for name in SOME:
-        check_suggestion(file_of(tmp_path, name), FORMS[name][2])
-
-
-@pytest.mark.long
-def test_what_is_suggested_of_all_forms_is_what_was_used(tmp_path):
-    for name in FORMS.keys() - SOME:
-        check_suggestion(file_of(tmp_path, name), FORMS[name][2])
-
-
-@pytest.mark.parametrize("name", ["names in quotes", "json, odd names"])
-def test_each_way_to_declare_types_reads_the_same(name, tmp_path):
-    """In Python, in OPTIONS of SQL and in a catalog; each explanation says how, in its own form."""
-    path = file_of(tmp_path, name)
-    unit = next(column for column in DuckDBEngine.open(path).schema() if "id" in column)
-    types, _ = declared(DuckDBEngine.open(path))
-    spelled = '"' + unit.replace('"', '""') + '"'
-    query = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = {}{}) COUNT(*) AS n FROM '{}'"
-    silent = sf.sql(query.format(spelled, "", path))
-    (said,) = (re.search(r"types = '.*'", line)[0] for line in silent.plan.notes if "Declare them" in line)
-    for text, kinds in ((f", {said}", None), ("", types)):
-        asked = sf.sql(query.format(spelled, text, path), types=kinds)
-        assert not any("Declare" in line for line in asked.plan.notes)
-    with pytest.raises(QueryError, match="twice"):
-        sf.sql(query.format(spelled, f", {said}", path), types=types)
-    (tmp_path / "catalog.toml").write_text(
-        f'[tables.t]\nsource = "{path.name}"\nprivacy_unit = {json.dumps(unit)}\n'
-    )
-    (note,) = (n for n in sf.catalog(tmp_path / "catalog.toml").table("t").notes if "Declare them" in n)
-    toml = note.partition("Declare them: ")[2]
-    assert tomllib.loads(toml)["types"] == types
-    with (tmp_path / "catalog.toml").open("a") as file:
-        file.write(f"{toml}\n")
-    table = sf.catalog(tmp_path / "catalog.toml").table("t")
-    assert not table.notes and rows_of(table._engine) == opened(path, types)
+    for name, (_, _, kinds) in FORMS.items():
+        check_suggestion(file_of(tmp_path, name), kinds)
 
 
 # Types and encodings that are declared.
 
 WRONG = {
     "no column": ({"y": "DOUBLE"}, "there is no column 'y'.*The columns are: id, d"),
-    "a slip": ({"d": "DOUBEL"}, "did you mean DOUBLE"),
     "more than a type": ({"d": "INT); DROP TABLE t"}, "no type"),
-    "no end": ({"d": "STRUCT(a BIGINT"}, "no type"),
     "of JSON": ({"d": "STRUCT(a INT)"}, "only columns of JSON have"),
-    "an interval": ({"d": "INTERVAL"}, "cannot be read as"),
-    "a number": ({"d": 3}, "no type"),
-    "no name": ({3: "INT"}, "no name of a column"),
     "twice": ({"d": "INT", "D": "INT"}, "twice"),
-    "nothing": ({}, "empty"),
-    "a text": ("d INT", "must give each column a type"),
     "no format": ({"d": "DATE %d/%Q/%Y"}, "no format of strptime"),
     "a number's format": ({"d": "BIGINT %d"}, "only DATE, TIME and TIMESTAMP have a format"),
-    "a zone": ({"d": "TIMESTAMP %d/%m/%Y %H:%M %z"}, "which has a time zone. Write 'TIMESTAMPTZ'"),
 }
 
 
@@ -213,14 +153,6 @@ def test_types_that_are_none(tmp_path):
             sf.scan(path, privacy_unit="id", types=types)
     with pytest.raises(QueryError, match="declares its own types"):
         sf.scan(pa.table({"id": [1]}), privacy_unit="id", types={"id": "INT"})
-    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, types = {}) COUNT(*) FROM t"
-    for wrong in ("5", "'id'", "''", "'id INT, id INT'"):
-        with pytest.raises(QueryError, match="types is written"):
-            sf.sql(text.format(wrong), tables={"t": str(path)})
-    path.write_text("")
-    for types in (None, {"id": "BIGINT"}):
-        with pytest.raises((EngineError, ColumnError)):
-            sf.scan(path, privacy_unit="id", types=types)
 
 
 def test_formats_of_declared_types(tmp_path):
@@ -280,14 +212,9 @@ def test_encodings_that_are_none(tmp_path):
     path.write_bytes(lines(lambda i: f"{i},{i}", "id,größe").encode("latin-1"))
     with pytest.raises(EngineError, match="header.*not UTF-8, in column 2. Write encoding='latin-1'"):
         DuckDBEngine.open(path, types={"id": "BIGINT"})
-    for name in ("latin-one", "utf-7", "utf-32", "hz", "iso2022_jp", "cp037", "unicode_escape", "", 3):
+    for name in ("latin-one", "utf-7", "cp037", "", 3):
         with pytest.raises(QueryError, match="which is no encoding of CSV"):
             sf.scan(path, privacy_unit="id", encoding=name)
-    with pytest.raises(QueryError, match="encoding= says how CSV is written"):
-        sf.scan(tmp_path / "rows.ndjson", privacy_unit="id", encoding="latin-1")
-    text = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, encoding = 3) COUNT(*) AS n FROM t"
-    with pytest.raises(SqlError, match="encoding = 'latin-1'"):
-        sf.sql(text, tables={"t": str(path)})
 
 
 # Files.
@@ -307,8 +234,6 @@ def test_forms_of_files(tmp_path):
     text = lines(lambda i: f"{i},{i}")
     (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
     (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text.encode()))
-    with pa.output_stream(str(tmp_path / "packed.csv.zst"), compression="zstd") as file:
-        file.write(text.encode())
     for path in tmp_path.iterdir():
         for types in (None, {"id": "BIGINT", "v": "BIGINT"}):
             assert opened(path, types)[1] == sorted(repr((i, i)) for i in range(COUNT))
@@ -477,15 +402,6 @@ def test_an_open_quote_takes_the_next_line_along_unless_each_line_is_a_row(tmp_p
     # That of 100 is in a field of 7.
     assert others(path) == ["(101, 'g\\n2', 6.0)", "(102, 'g0', 7.0)"]
     assert others(path, multiline=False) == ["(100, 'g1', None)", "(102, 'g0', 7.0)"]
-    text = (
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, multiline = {}) "
-        f"COUNT(*) AS n FROM '{path}'"
-    )
-    assert sf.sql(text.format("false"), types=TYPES).spent == (1.0, 0.0)
-    with pytest.raises(SqlError, match="multiline must be one of true, false"):
-        sf.sql(text.format("0"))
-    with pytest.raises(QueryError, match="multiline=False says how CSV is written"):
-        sf.scan(pa.table({"id": [1]}), privacy_unit="id", multiline=False)
 
 
 def test_an_open_quote_of_one_line_takes_no_other_along(tmp_path):
@@ -498,33 +414,8 @@ def test_an_open_quote_of_one_line_takes_no_other_along(tmp_path):
         assert [row[0] for row in read] == ["100", "101", "102", "104"], line
 
 
-PIECES = [
-    b'"',
-    b",",
-    b"\n",
-    b"\r",
-    b"\r\n",
-    b"a",
-    b"\xff",
-    b"\xc3\xa9",
-    b"\xc3",
-    b"\0",
-    b'""',
-    b'",',
-    b',"',
-    b"7",
-]
-LINES = [
-    b"a,b,c",
-    b'"a","b",c',
-    b'"a,""",b,\r',
-    b'"","",""',
-    b",,",
-    b'"x""y",\xff,',
-    b'7,"a',
-    b'a"b,"c',
-    b'6",5,',
-]
+PIECES = [bytes([b]) for b in b'",\n\ra7\0\xff\xc3'] + [b"\r\n", b"\xc3\xa9", b'""', b'",', b',"']
+LINES = b'a,b,c|"a","b",c|"a,""",b,\r|"","",""|,,|"x""y",\xff,|7,"a|a"b,"c|6",5,'.split(b"|")
 TEXT = st.lists(st.sampled_from(PIECES), max_size=25).map(b"".join) | st.lists(
     st.sampled_from(LINES), max_size=8
 ).map(b"\n".join)

@@ -10,9 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.engines.worker_noise import TopWork
-from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
-from sfumato.testing import noise_free
 
 SIZES = {"a": 900, "b": 700, "c": 500, "d": 2}
 COLUMNS = pa.schema([("id", pa.int64()), ("key", pa.string())])
@@ -94,42 +92,6 @@ def test_workers_draw_what_one_machine_draws(keys, by):
     assert work._words(batch.slice(1)).take(4).tolist() != words
 
 
-def test_of_no_groups_nothing_is_drawn():
-    question = sf.scan(table({}), privacy_unit="id").top("key", k=3)
-    stages, _ = shards_of(table({}), question._exact((question.statistic,)), 2)
-    work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
-    (drawn,) = work.together([(shard, work.gathered(shard, ())) for shard in range(2)])
-    assert drawn.num_rows == 0 and drawn.schema.names == ["rank", "key", "units"]
-
-
-def test_a_shard_is_cut_down_when_all_its_parts_are_there():
-    question = sf.scan(MANY, privacy_unit="id").top("key", k=1, candidates=9)
-    stages, groups = shards_of(MANY, question._exact((question.statistic,)), 1)
-    (parts,) = groups.values()
-    (right,) = question._engine.statistics(question._exact((question.statistic,)), 1000)
-
-    def merged(sent):
-        (batch,) = stages.merged(None, sent, 1000)
-        return batch.to_pydict()
-
-    assert merged(stages.collected(parts)) == right.to_pydict()
-    # Planted: each part by itself; a group is missing where it is small in one of them.
-    assert merged([d for part in parts for d in stages.collected([part])]) != right.to_pydict()
-
-
-def test_without_noise_workers_show_the_largest_in_order():
-    question = sf.scan(table(), privacy_unit="id").top("key", k=4)
-    stages, groups = shards_of(table(), question._exact((question.statistic,)), 2)
-    with noise_free():
-        work = TopWork.of(question.plan(epsilon=1, delta=1e-6), stages)
-    sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
-    (drawn,) = work.together(sent)
-    # Two people are more likely hidden by the end.
-    assert dict(zip(drawn["key"].to_pylist(), drawn["units"].to_pylist(), strict=True)) == {
-        key: n for key, n in SIZES.items() if n > 2
-    }
-
-
 @pytest.mark.long
 @pytest.mark.flakiness(k=50, because="noise of scale below 0.1 against 200 between groups")
 def test_on_spark_the_largest_are_those_of_one_machine(frame_of):
@@ -154,40 +116,33 @@ def test_on_spark_the_largest_are_those_of_one_machine(frame_of):
 @pytest.mark.long
 @pytest.mark.flakiness(k=50, because="noise of scale 0.2 against 30 people, and 200 between groups")
 def test_one_pipeline_of_beam_shows_the_largest(run):
-    """Of private, given and brought keys, of joined tables, of nobody, and asked in SQL."""
+    """Of private and brought keys, of joined tables, and asked in SQL."""
     import apache_beam as beam
 
-    from sfumato.beam import Release, named
+    from sfumato.beam import named
 
     kinds = sf.public(pa.table({"key": [*SIZES], "kind": ["x", "y", "y", "z"]}))
     people = sf.scan(named("people", COLUMNS), privacy_unit="id")
     known = named("known", pa.schema({"key": pa.string()}))
     options = {"epsilon": 30, "delta": 1e-9}
-    asked = people.top("key", k=3, keys=["a", "b", "c", "never"])
     text = (
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 30, delta = 1e-9, privacy_unit_column = id) "
         "APPROX_TOP_COUNT(key, 2) AS key FROM visits"
     )
     releases = {
         "private": people.top("key", k=3).release(**options),
-        "given": Release(asked, **options, shards=3),
         "brought": people.top("key", k=3, keys=known).release(epsilon=30),
-        "no keys": people.top("key", k=3, keys=known).release(epsilon=30),
         "joined": people.join(kinds, on="key").top("kind", k=2).release(**options),
-        "nobody": people.top("key", k=2).release(**options),
         "sql": sf.sql(text, tables={"visits": COLUMNS}),
     }
 
     def build(pipeline):
         rows = pipeline | beam.Create([table()])
-        nobody = rows | "nobody is" >> beam.Filter(lambda element: False)
         keys = pipeline | "Keys" >> beam.Create(["a", "c"])
-        none = keys | "none is" >> beam.Filter(lambda element: False)
         found = []
         for name, release in releases.items():
-            given = {"brought": {"people": rows, "known": keys}, "no keys": {"people": rows, "known": none}}
-            brought = {"people": rows} if name == "joined" else nobody if name == "nobody" else rows
-            shown = given.get(name, brought) | name >> release
+            given = {"brought": {"people": rows, "known": keys}, "joined": {"people": rows}}
+            shown = given.get(name, rows) | name >> release
             found.append(shown | f"tell {name}" >> beam.Map(lambda row, name=name: (name, row)))
         return tuple(found) | beam.Flatten()
 
@@ -196,18 +151,9 @@ def test_one_pipeline_of_beam_shows_the_largest(run):
         name: sorted((r for of, r in found if of == name), key=lambda row: row["rank"]) for name in releases
     }
     shown = {name: [row.get("key", row.get("kind")) for row in of] for name, of in rows.items()}
-    assert shown == {
-        "private": ["a", "b", "c"], "given": ["a", "b", "c"], "brought": ["a", "c"], "no keys": [],
-        "joined": ["x", "y"], "nobody": [], "sql": ["a", "b"],
-    }  # fmt: skip
+    largest = ["a", "b", "c"]
+    assert shown == {"private": largest, "brought": ["a", "c"], "joined": ["x", "y"], "sql": largest[:2]}
     assert [row["rank"] for row in rows["private"]] == [1, 2, 3]
     assert all(abs(row["units"] - SIZES[row["key"]]) < 30 for row in rows["private"])
     # 700 of whom are in both groups that are y.
     assert all(abs(row["units"] - n) < 30 for row, n in zip(rows["joined"], (900, 700), strict=True))
-    given = releases["given"]
-    assert given.spent == (30.0, 1e-9) and "any number of groups" in str(given.explain())
-    assert given.half_width(0.9) < given.half_width(0.9, simultaneous=True)
-    with pytest.raises(QueryError, match="half_width"):
-        Release(asked, confidence=0.95, **options)
-    with pytest.raises(ParameterError):
-        asked.release(**options, unsafe_words=SeededWords(11))

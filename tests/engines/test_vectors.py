@@ -15,27 +15,17 @@ from sfumato.transformations import Ball, VectorCount, VectorSum
 from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES
 
 LENGTH = 3
-RADII = (1, 7, 1000, 2**31 - 1, 2**40)
+RADII = (1, 1000, 2**40)
 
 
 def rows() -> list[list[float]]:
     random = np.random.default_rng(5)
-    small = random.integers(-9, 10, (60, LENGTH)).tolist()
+    small = random.integers(-9, 10, (30, LENGTH)).tolist()
     large = [(random.integers(-(2**31), 2**31, LENGTH) * 2.0**power).tolist() for power in range(0, 60, 3)]
     # Around where a square fills a float, and around whole roots.
     edges = [[2.0**e + d, 2.0**e, 0.0] for e in (26, 31, 51, 52, 53, 62) for d in (-1, 0, 1)]
-    return [
-        *small,
-        *large,
-        *edges,
-        [float("inf"), 1.0, -2.0],
-        [3.0, 4.0, 0.0],
-        [8.0, 0.0, 0.0],
-        [1.0, 1.0, 0.0],
-        [1.0, 1.0, 1.0],
-        [7.0, 3.0, 2.0],
-        [2.0**52] * 3,
-    ]
+    plain = [[np.inf, 1, -2], [3, 4, 0], [8, 0, 0], [1, 1, 0], [1, 1, 1], [7, 3, 2], [2.0**52] * 3]
+    return [*small, *large, *edges, *(list(map(float, row)) for row in plain)]
 
 
 STATISTICS = [
@@ -103,17 +93,8 @@ def test_rows_of_any_number_of_units_and_lengths_stop_nothing(local_engine):
 
 
 NAN, INF = float("nan"), float("inf")
-ODD = [
-    None,
-    [],
-    [1.0],
-    [1.0, None, 2.0],
-    [1.0, None, 2.0, 3.0],
-    [1.0, NAN, 2.0],
-    [NAN] * 3,
-    [0.0, INF, 1.0],
-    [1.0] * 3,
-]
+ODD = [None, [], [1.0], [1.0, None, 2.0], [1.0, None, 2.0, 3.0]]
+ODD += [[1.0, NAN, 2.0], [NAN] * 3, [0.0, INF, 1.0], [1.0] * 3]
 
 
 def counted(opened: Callable[[pa.Table], Any]) -> int:

@@ -94,7 +94,7 @@ FAULTS = [
           "return tuple(kept.account for kept in self._kept())", "return tuple(kept.account for kept in self._kept())[-1:]", "tests/budget/ledger/test_ledger.py"),
     # Losses that budgets and filters read.
     Fault("the loss of Laplace noise forgets groups", "measurements/independent_noise.py",
-          "(units * most / scale, units * groups)", "(units * most / scale, units)", "tests/engines/test_composition.py"),
+          "(units * most / scale, units * groups)", "(units * most / scale, units)"),
     Fault("a share is a hundredth of what it takes", "budget/filters.py",
           "lambda _, loss: loss.rho / limit)", "lambda _, loss: loss.rho / limit / 100)", f"{BUDGET}::test_so_many_shares_fit_and_hardly_more"),
     Fault("the service's questions are paid with nothing", "service/analyst_catalog.py",
