@@ -12,15 +12,13 @@ from sfumato.errors import BudgetError
 from sfumato.exact import as_written
 
 D = F(1, 10**6)
-FINE, COARSE = F(1, 2**40), F(1, 2**20)
+FINE = F(1, 2**40)
 
 CLOSED = {
     "gaussian": lambda x: Loss(gaussian=1 / x**2),
     "gaussian and threshold": lambda x: Loss(gaussian=5 / x**2, additive_delta=D / 2),
     "gaussian and geometric": lambda x: Loss(gaussian=5 / x**2, approximate=((F(1, 1000), D / 20, 4),)),
     "geometric, many": lambda x: Loss(approximate=((1 / x, D / 200, 60),)),
-}
-DISTRIBUTIONS = {
     "laplace, many": lambda x: Loss(laplace=((1 / x, 40),)),
     "laplace, two kinds": lambda x: Loss(laplace=((1 / x, 30), (3 / x, 10)), additive_delta=D / 10),
     "laplace and gaussian": lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2),
@@ -50,35 +48,13 @@ def counted(loss_at):
     return counting, calls
 
 
-@pytest.mark.parametrize("epsilon", [F(1, 100), F(8)])
+@pytest.mark.parametrize("epsilon", [F(1, 2), F(8)])
 @pytest.mark.parametrize("name", CLOSED)
 def test_closed_forms(name, epsilon):
     loss_at, calls = counted(CLOSED[name])
     found = calibrate(loss_at, epsilon, D)
     assert len(calls) < 60
     assert loss_at(found).delta(epsilon) <= D < loss_at(found * (1 - FINE)).delta(epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [F(1, 2), pytest.param(F(4), marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "laplace and gaussian",
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in DISTRIBUTIONS
-            if name != "laplace and gaussian"
-        ),
-    ],
-)
-def test_distributions(name, epsilon):
-    loss_at, calls = counted(DISTRIBUTIONS[name])
-    found = calibrate(loss_at, epsilon, D)
-    assert len(calls) < 40
-    assert loss_at(found).delta(epsilon) <= D
-    # Bounds by distributions jump with their grid, by a little: what was found outside is what was tried.
-    tried = [x for x in calls if found * (1 - COARSE) <= x < found]
-    assert any(loss_at(x).delta(epsilon) > D for x in tried)
 
 
 @pytest.mark.parametrize("name", SUMS)
@@ -96,7 +72,7 @@ def test_sums_that_are_not_linear():
     assert loss_at(found).delta(1) == 0 < loss_at(found * (1 - FINE)).delta(1)
 
 
-def test_distributions_beat_basic_composition():
+def test_compositions_beat_basic_composition():
     many = calibrate(lambda x: Loss(laplace=((1 / x, 40),)), 1, D)
     assert many < 30  # 40 by basic composition
     mixed = calibrate(lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2), 1, D)

@@ -80,7 +80,7 @@ PLANS = {
         part([UNITS, ROWS], independent("laplace", units=6, rows=6), per_unit=3, shown=9, total_rows=3)
     ),
     "laplace and delta": release(
-        part([UNITS, SUMS], independent("laplace", units=3, x_sum=9000), delta="25/1000")
+        part([UNITS, SUMS], independent("laplace", units=2, x_sum=6000), delta="95/1000")
     ),
     "gaussian": release(part([UNITS, SUMS], independent("gaussian", units="845/100", x_sum=25350), **SMALL)),
     "joint": release(part([UNITS, ROWS, SUMS], JOINT)),

@@ -1,7 +1,6 @@
 """Delta of composed losses, against quadrature with many digits and against enumeration."""
 
 import itertools
-import math
 import random
 from decimal import localcontext
 from fractions import Fraction
@@ -23,39 +22,14 @@ def many_digits():
         yield
 
 
-def coin(loss, times=1, part=2):
-    return loss, loss**2 / part, times
+def pure(*coins):
+    """The loss of coins, each of a pure epsilon and of how many."""
+    whole, squares = (sum(loss**power * times for loss, times in coins) for power in (1, 2))
+    return Loss(coins, whole, squares / 2)
 
 
 def exact(x):
     return mp.mpf(x.numerator) / x.denominator
-
-
-def laplace_delta(shift, epsilon):
-    """The delta of Laplace noise of scale 1 at any epsilon, by integrating densities."""
-    if epsilon >= shift:
-        return mp.mpf(0)
-    if epsilon <= -shift:
-        return 1 - mp.exp(epsilon)
-    return 1 - mp.exp((epsilon - shift) / 2)
-
-
-def composed(shifts, epsilon):
-    """Delta of several Laplace noises: the mean over the loss of one of the delta of the others."""
-    first, *rest = shifts
-    if not rest:
-        return laplace_delta(first, epsilon)
-    own = mp.mpf(1) / 2 * composed(rest, epsilon - first)
-    own += mp.exp(-first) / 2 * composed(rest, epsilon + first)
-    reach = sum(rest)
-    signed = [sum(s) for s in itertools.product(*[(-x, x) for x in rest])]
-    kinks = {x for x in (epsilon - s for s in [*signed, reach, -reach]) if -first < x < first}
-    places = sorted({-first, first, *kinks})
-
-    def at(loss):  # between -first and first losses have the density e^((l - first)/2) / 4
-        return mp.exp((loss - first) / 2) / 4 * composed(rest, epsilon - loss)
-
-    return own + mp.quad(at, places)
 
 
 def gaussian_delta(mu, epsilon):
@@ -101,64 +75,40 @@ def test_numbers_beyond_all_digits_have_bounds():
     assert 0 < without_noise - (1 - mp.exp(-mp.mpf(1) / 3)) < mp.mpf(10) ** -44
 
 
-@pytest.mark.parametrize(
-    ("shifts", "epsilon"),
-    [
-        (["1"], "1/2"), (["1", "1"], "1"), (["1", "1"], "19/10"), (["1/2", "3/10"], "2/5"),
-        (["1/10", "2"], "3/2"), (["2", "1/3"], "-1/4"),
-        pytest.param(["1/2", "1/2", "1/2"], "1", marks=pytest.mark.long),
-        pytest.param(["1/2", "2/5", "7/10"], "6/5", marks=pytest.mark.long),
-    ],
-)  # fmt: skip
-def test_laplace_by_quadrature(shifts, epsilon):
-    with mp.workdps(15):
-        true = composed([exact(Fraction(x)) for x in shifts], exact(Fraction(epsilon)))
-    loss = Loss(laplace=tuple((Fraction(x), 1) for x in shifts))
-    for enough, near in ((ZERO, 1e-4), (Fraction(float(true) * 1.05), 0.05)):
-        found = exact(loss.delta(Fraction(epsilon), enough))
-        assert true * (1 - mp.mpf(10) ** -12) <= found <= true * (1 + near) + mp.mpf(10) ** -12
-
-
-def test_laplace_noises_that_are_alike_are_one_entry():
-    many = Loss(laplace=((Fraction(1, 4), 5), (Fraction(0), 7)))
-    one_by_one = Loss(laplace=((Fraction(1, 4), 1),) * 5)
-    assert abs(many.delta(Fraction(1), ZERO) - one_by_one.delta(Fraction(1), ZERO)) < Fraction(1, 10**12)
-    assert many.delta(Fraction(5, 4), ZERO) == 0 < many.delta(Fraction(124, 100), ZERO)
-
-
-@pytest.mark.parametrize("pure", [[("1/2", 4)], [("1/3", 3), ("1", 2)], [("3", 1)], [("1/8", 9)]])
-def test_pure_losses_by_enumeration(pure):
-    pure = tuple((Fraction(p), n) for p, n in pure)
-    ways = list(coins([(exact(p), n) for p, n in pure]))
-    whole = sum(p * n for p, n in pure)
+@pytest.mark.parametrize("each", [[("1/2", 4)], [("1/3", 3), ("1", 2)], [("3", 1)], [("1/8", 9)]])
+def test_pure_losses_by_enumeration(each):
+    each = tuple((Fraction(p), n) for p, n in each)
+    ways = list(coins([(exact(p), n) for p, n in each]))
+    whole = sum(p * n for p, n in each)
     for epsilon in (whole * Fraction(i, 10) for i in range(11)):
         true = mp.fsum(w * max(1 - mp.exp(exact(epsilon) - loss), 0) for w, loss in ways)
-        found = exact(Loss(tuple(coin(*pair) for pair in pure)).delta(epsilon, ZERO))
+        found = exact(pure(*each).delta(epsilon, ZERO))
         assert true - mp.mpf(10) ** -35 <= found <= true * (1 + mp.mpf(2) ** -34) + mp.mpf(10) ** -35
 
 
 def test_pure_losses_beside_noise():
-    pure = ((Fraction(1, 2), 2), (Fraction(1, 5), 1))
-    own = tuple(coin(*pair) for pair in pure)
-    ways = list(coins([(exact(p), n) for p, n in pure]))
-    epsilon = Fraction(3, 2)
+    """At least the truth also where the pure losses are those of Laplace noise, by quadrature over these."""
+    each, epsilon, mu = ((Fraction(1, 2), 2), (Fraction(1, 5), 1)), Fraction(3, 2), Fraction(1, 4)
+    ways = list(coins([(exact(p), n) for p, n in each]))
     true = mp.fsum(w * gaussian_delta(mp.mpf(1) / 2, exact(epsilon) - loss) for w, loss in ways)
-    found = exact(Loss(own, mu_squared=Fraction(1, 4)).delta(epsilon, ZERO))
+    found = exact((pure(*each) + Loss(mu_squared=mu)).delta(epsilon, ZERO))
     assert true <= found <= true * (1 + mp.mpf(2) ** -34)
-    true = mp.fsum(w * laplace_delta(mp.mpf(1), exact(epsilon) - loss) for w, loss in ways)
-    found = exact(Loss(own, laplace=((Fraction(1), 1),)).delta(epsilon, ZERO))
-    assert true <= found <= true * (1 + mp.mpf(10) ** -4)
-
-
-def test_gaussian_noise_is_composed_with_laplace_noise():
-    """At least the truth, by quadrature over the loss of Laplace noise; a coin of its loss is the bound."""
-    shift, epsilon, mu = mp.mpf(1) / 2, mp.mpf(1), mp.mpf(1) / 2
-    density = lambda loss: mp.exp((loss - shift) / 2) / 4 * gaussian_delta(mu, epsilon - loss)  # noqa: E731
-    true = gaussian_delta(mu, epsilon - shift) / 2 + mp.exp(-shift) / 2 * gaussian_delta(mu, epsilon + shift)
+    shift, one, mu = mp.mpf(1) / 2, mp.mpf(1), mp.mpf(1) / 2
+    density = lambda loss: mp.exp((loss - shift) / 2) / 4 * gaussian_delta(mu, one - loss)  # noqa: E731
+    true = gaussian_delta(mu, one - shift) / 2 + mp.exp(-shift) / 2 * gaussian_delta(mu, one + shift)
     true += mp.quad(density, [-shift, 0, shift])
-    found = exact(Loss(laplace=((Fraction(1, 2), 1),), mu_squared=Fraction(1, 4)).delta(Fraction(1), ZERO))
-    coins_bound = mp.fsum(w * gaussian_delta(mu, epsilon - loss) for w, loss in coins([(shift, 1)]))
-    assert true <= found <= coins_bound * (1 + mp.mpf(2) ** -34)
+    found = exact((pure((Fraction(1, 2), 1)) + Loss(mu_squared=Fraction(1, 4))).delta(Fraction(1), ZERO))
+    assert true < found < true * mp.mpf("1.2")
+
+
+def test_a_pure_loss_of_all_counts_where_it_is_less():
+    """Of numbers that do not all move at once."""
+    each, epsilon = ((Fraction(1, 2), 8),), Fraction(1)
+    apart, joint = pure(*each), Loss(each, Fraction(3, 2), Fraction(1, 8))
+    assert joint.delta(Fraction(3, 2), ZERO) == 0 < apart.delta(Fraction(3, 2), ZERO)
+    one = exact(pure((Fraction(3, 2), 1)).delta(epsilon, ZERO))
+    concentrated = exact(composition._concentrated_delta(Fraction(1, 8), epsilon))
+    assert exact(joint.delta(epsilon, ZERO)) == min(one, concentrated) < exact(apart.delta(epsilon, ZERO))
 
 
 @pytest.mark.parametrize("times", [1024, pytest.param(4096, marks=pytest.mark.long)])
@@ -170,19 +120,16 @@ def test_many_pure_losses_beside_gaussian_noise(times):
     for i in range(times + 1):
         true += weight * gaussian_delta(mu, exact(epsilon - (times - 2 * i) * loss))
         weight *= odds * (times - i) / (i + 1)
-    found = exact(Loss((coin(loss, times),), mu_squared=mu_squared).delta(epsilon, Fraction(float(true))))
+    found = exact((pure((loss, times)) + Loss(mu_squared=mu_squared)).delta(epsilon, Fraction(float(true))))
     assert true <= found <= true * (1 + mp.mpf(2) ** -30)
 
 
-def test_many_pure_losses_are_added_up():
-    loss = Loss((coin(Fraction(1, 1000), 5000), coin(Fraction(1), 3)))
-    true = (mp.exp(8) - mp.exp(1)) / (mp.exp(8) + 1)
-    mixed = composition.total(
-        chance * composition.gaussian_delta(Fraction(0), 1 - own)
-        for chance, own in composition._mixed(loss.pairs)
-    )
-    assert abs(exact(mixed) - true) < mp.mpf(10) ** -11
-    assert loss.delta(Fraction(1), ZERO) < mixed  # as of zero-concentrated DP
+def test_many_pure_losses_are_those_of_zero_concentrated_dp():
+    """Where there are more sums of them than are looked at."""
+    many = pure((Fraction(1, 1000), 5000), (Fraction(1), 3))
+    rho = Fraction(5000, 2 * 10**6) + Fraction(3, 2)
+    assert many.rho == rho
+    assert many.delta(Fraction(1), ZERO) == composition._concentrated_delta(rho, Fraction(1))
 
 
 @pytest.mark.parametrize(("chance", "times"), [("1/1000000", 7), ("1/3", 2), ("1", 3), ("1/1000", 10**6)])
@@ -194,76 +141,21 @@ def test_any_of_many(chance, times):
         assert true * (1 - mp.mpf(10) ** -50) <= found <= true * (1 + mp.mpf(10) ** -50)
 
 
-def test_zero_concentrated():
-    coins = coin(Fraction(1, 2), 3), coin(Fraction(1), 8, 8)
-    loss = Loss(coins, ((Fraction(1, 4), 2),), Fraction(1, 5))
-    assert loss.rho == Fraction(3, 8) + 1 + Fraction(1, 16) + Fraction(1, 10)
-    assert loss.epsilon is None and math.isclose(Loss(loss.coins).epsilon, 9.5)
-
-
-def test_many_pure_losses_beside_laplace_noise():
-    """Statistics whose numbers do not move together have pure losses: in many groups, too many to mix."""
-    coins = coin(Fraction(1, 70), 40), coin(Fraction(1, 45), 40)
-    few = Loss(coins, laplace=((Fraction(1, 70), 80),)).delta(Fraction(1), ZERO)
-    alike = Loss(laplace=((Fraction(1, 70), 120), (Fraction(1, 45), 40))).delta(Fraction(1), ZERO)
-    assert alike < few < alike * Fraction(11, 10)
-
-
-def test_coins_beside_laplace_noise_are_mixed_one_by_one():
-    """As they are where each side of each coin moves the epsilon of the noise."""
-    for loss, times, epsilon in (
-        (Fraction(1, 3), 3, Fraction(2)),
-        (Fraction(2), 2, Fraction(4)),
-        (Fraction(1, 9), 4, Fraction(1, 2)),
-    ):
-        noise = Loss(laplace=((Fraction(3, 4), 2),))
-        right, mixed = 1 / (1 + math.exp(-loss)), 0.0
-        for i in range(times + 1):
-            chance = math.comb(times, i) * right ** (times - i) * (1 - right) ** i
-            mixed += chance * float(noise.delta(epsilon - (times - 2 * i) * loss, Fraction(1, 10**12)))
-        found = float(Loss((coin(loss, times),), laplace=noise.laplace).delta(epsilon, Fraction(1, 10**12)))
-        assert mixed * (1 - 1e-4) < found < mixed * (1 + 1e-3)
-
-
-def test_the_largest_losses_of_laplace_noise():
-    """Beyond 64 what is more is lost for sure; of one number that is exact but for the grid."""
-    for loss in (Fraction(63), Fraction(100), Fraction(5000)):
-        exact = 1 - math.exp(-1 / 2)
-        found = float(Loss(laplace=((loss, 1),)).delta(loss - 1, Fraction(1, 10**6)))
-        assert exact <= found < exact * 1.01
+def test_addition():
+    loss = (
+        pure((Fraction(1, 2), 3))
+        + Loss(((Fraction(1), 8),), Fraction(8), Fraction(1))
+        + Loss(mu_squared=Fraction(1, 5))
+    )
+    assert loss.coins == ((Fraction(1, 2), 3), (Fraction(1), 8))
+    assert (loss.pure, loss.rho) == (Fraction(19, 2), Fraction(3, 8) + 1)
+    assert loss.all_rho == loss.rho + Fraction(1, 10)
 
 
 def test_no_chance_is_below_what_floats_hold():
     """Picks whose losses may be above the epsilon that is claimed have some delta, however small."""
-    loss = Loss((coin(Fraction(100_001, 100_000), 100_000, 8),))
+    loss = pure((Fraction(100_001, 100_000), 100_000))
     assert loss.delta(Fraction(100_000), Fraction(0)) > 0
-
-
-def test_rare_losses_count_as_larger_ones():
-    first, chances = composition._added((-2, [1, 1, 10**18, 1, 1]), (-2, [1, 1, 10**18, 1, 1]), 18)
-    assert (first, len(chances)) == (0, 5) or first + len(chances) <= 5
-    assert sum(chances) * 10**18 >= (10**18 + 4) ** 2
-
-
-def test_losses_below_epsilon_do_not_count():
-    losses = -1, [7 * 10**20, 10**20, 10**20]
-    found = exact(composition._hockey_stick(losses, Fraction(1), Fraction(1, 2)) / 10**20)
-    true = 1 - mp.exp(-mp.mpf(1) / 2)
-    assert true <= found < true * (1 + mp.mpf(10) ** -40)
-
-
-@pytest.mark.parametrize("enough", [Fraction(1, 10), Fraction(1, 10**9), Fraction(1, 10**40)])
-def test_no_bound_is_below_that_of_fewer_noises(enough):
-    """Whichever of the bounds is the least, and wherever it stops to be sharpened."""
-    rng = random.Random(str(enough))
-    for _ in range(12):
-        laplace = tuple((Fraction(rng.randint(1, 40), 20), 1) for _ in range(rng.randint(1, 2)))
-        epsilon = sum(loss for loss, _ in laplace) * Fraction(rng.randint(1, 9), 10)
-        with mp.workdps(15):
-            true = composed([exact(loss) for loss, _ in laplace], exact(epsilon))
-        found = exact(Loss(laplace=laplace).delta(epsilon, enough))
-        assert found >= true * (1 - mp.mpf(10) ** -9)
-        assert found <= max(true * (1 + mp.mpf(10) ** -3), exact(enough))
 
 
 @pytest.mark.parametrize("rho", ["1/1000000", "1/50", "1", "15", "40"])

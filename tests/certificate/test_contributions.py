@@ -249,7 +249,7 @@ def test_what_units_add_reaches_the_bounds_and_never_exceeds_them(name):
         if name in ("bins", "nodes"):
             scales = dict.fromkeys(sizes, Fraction(rng.randint(2, 9)))
         limits, own = Bounding(1, None, None), shift(kind.description, scales)
-        bounds = limits.laplace([own]).epsilon, limits.l2([own])
+        bounds = limits.laplace([own]).pure, limits.l2([own])
         for i in range(TRIES // 4):
             found = distances(kind, rng, scales, alike=i % 2 == 0)
             for which in (0, 1):
@@ -331,7 +331,7 @@ def test_rows_limited_in_all_groups(scale):
         ways = [w for w in itertools.product(range(most + 1), repeat=limits.groups) if sum(w) <= most]
         l1 = max(sum(Fraction(bool(n), scale) + Fraction(n, 4) for n in way) for way in ways)
         l2 = max(sum(Fraction(bool(n), scale**2) + Fraction(n * n, 16) for n in way) for way in ways)
-        assert limits.laplace([unit, row]).epsilon == l1
+        assert limits.laplace([unit, row]).pure == l1
         assert limits.l2([unit, row]) == l2
 
 

@@ -311,7 +311,7 @@ def check_all_groups(part: dict[str, Any], statistic: dict[str, Any], moved: Any
         assert groups <= limits.groups
     l1 = sum(Fraction(n) / scales[name] for name, numbers in moved for n in numbers)
     l2 = sum((Fraction(n) / scales[name]) ** 2 for name, numbers in moved for n in numbers)
-    assert l1 <= limits.laplace([own]).epsilon and l2 <= limits.l2([own]), statistic["kind"]
+    assert l1 <= limits.laplace([own]).pure and l2 <= limits.l2([own]), statistic["kind"]
 
 
 def test_wide_numbers_are_compared_whole():

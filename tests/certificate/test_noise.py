@@ -89,7 +89,7 @@ def test_joint_k_norm_by_linear_programs(units, groups):
         sizes = [Fraction(x) / s for x, s in zip([1] * units + [3, 3000], scales, strict=True)]
         noise = k_norm(order, units=units) | {"scales": {n: str(s) for n, s in named.items()}}
         found = losses(part(statistics, noise, per_unit=groups, shown=groups))
-        bound = float(found.epsilon)
+        bound = float(found.pure)
         corners = [[float(a * s) for a, s in zip(corner, sizes, strict=True)] for corner in body(units, 1)]
         most = max(gauge(x, body(units, 1)) for x in itertools.product(corners, repeat=groups))
         assert most <= bound + 1e-9
@@ -99,7 +99,7 @@ def test_joint_k_norm_by_linear_programs(units, groups):
 def test_k_norm_of_each_group_adds_up():
     noise = k_norm(["rows", "x.sum"], joint=False, rows=3, x_sum=2000)
     found = losses(part([ROWS, SUMS], noise, per_unit=3))
-    assert found.coins == ((Fraction(3, 2), Fraction(9, 8), 3),)
+    assert found == Loss(((Fraction(3, 2), 3),), Fraction(9, 2), Fraction(27, 8))
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_k_norm_of_rows_limited_in_all_groups(joint):
             most = max(gauge(x, body(len(names) > 1, 0)) for x in moved)
         else:
             most = max(sum(gauge([x], body(len(names) > 1, 0)) for x in way) for way in moved)
-        assert most <= float(found.epsilon) + 1e-9 and found.epsilon <= (1 if joint else times) * norm + 1e-9
+        assert most <= float(found.pure) + 1e-9 and found.pure <= (1 if joint else times) * norm + 1e-9
 
 
 def test_k_norm_of_units_that_are_in_as_many_groups_as_they_have_rows():
     noise = k_norm(["units"], joint=False) | {"scales": {"units": "2"}}
     found = losses(part([UNITS], noise, per_unit=3, shown=3, total_rows=3))
-    assert found.epsilon == Fraction(3, 2)  # as with one row in each of three groups
+    assert found.pure == Fraction(3, 2)  # as with one row in each of three groups
 
 
 def subsets(many, k):
@@ -439,8 +439,9 @@ def test_truncated_geometric_beside_noise():
 def test_a_ball_without_corners_has_a_pure_loss():
     ball = {"kind": "vector", "name": "v", "length": 4, "radius": "60", "ball": "l2", "rows": None}
     found = losses(part([UNITS, ball], independent("laplace", units=4, v=240)))
-    assert (found.laplace, found.coins) == (((Fraction(1, 4), 2),), ((Fraction(1, 2), Fraction(1, 32), 2),))
+    assert found.coins == ((Fraction(1, 4), 2), (Fraction(1, 2), 2))
+    assert (found.pure, found.rho) == (Fraction(3, 2), 2 * (Fraction(1, 32) + Fraction(1, 32)))
     of_rows = losses(part([ball | {"rows": 3}], independent("laplace", v=240)))
-    assert of_rows.coins == ((Fraction(3, 2), Fraction(9, 32), 2),)
+    assert of_rows == Loss(((Fraction(3, 2), 2),), Fraction(3), Fraction(9, 16))
     corners = losses(part([ball | {"ball": "linf"}], independent("laplace", v=240)))
-    assert corners.laplace == ((Fraction(1, 4), 8),)
+    assert corners.coins == ((Fraction(1, 4), 8),)

@@ -14,12 +14,11 @@ from sfumato.exact.library_settings import isolated
 from sfumato.exact.outward_rounding import convert, directed, exactly, log2
 from sfumato.exact.root_finding import crossing, log_ratio
 
-FINE, COARSE = 2.0**-40, 2.0**-20  # of the noise, for closed forms and for privacy loss distributions
+FINE = 2.0**-40  # of the noise
 REACH = 500.0  # the noise is looked for within 2^-500 and 2^500 of the start
 
-# The part of delta that releases leave, so that a check that rounds outward proves them to be within it: of
-# Laplace compositions more, as it is done on a coarse grid.
-ROOM, ROOM_OF_COMPOSITIONS = Fraction(1, 2**30), Fraction(1, 50)
+# The part of delta that releases leave, so that a check that rounds outward proves them to be within it.
+ROOM = Fraction(1, 2**30)
 # Chances with which a threshold shows a group of one unit. The certificate proves none to be below 1e-305, so
 # that rounding stays within the room above the smallest. Above the largest, it takes a threshold to show all.
 SMALLEST_CHANCE, LARGEST_CHANCE = Fraction(1, 10**290), Fraction(1, 2)
@@ -32,8 +31,7 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
     """Return the smallest noise multiplier whose loss is within (epsilon, delta).
 
     The result has been evaluated and found within the budget, and a multiplier smaller by the
-    tolerance has been found outside. The tolerance is 2^-40 of the multiplier where the loss has a closed
-    form, and 2^-20 where it takes privacy loss distributions. Without Gaussian noise, where these could
+    tolerance, 2^-40 of it, has been found outside. Without Gaussian noise, where a composition could
     gain no more than 1/1024 of epsilon, epsilons are summed instead; that is solved exactly where each
     is constant or inversely proportional to the multiplier.
 
@@ -66,14 +64,11 @@ def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object 
         raise BudgetError(f"delta is {float(budget.delta):.6g}, which leaves none for Gaussian noise")
     if not loss.gaussian and not loss._improvable(budget.epsilon, room):
         return budget.by_sums(first)
-    if not loss.laplace:
-        near, stride = first, 1.0
-        if not loss.approximate:
-            # One Gaussian noise in all: its own closed form, which is confirmed below.
-            near, stride = first * root_up(loss.gaussian) / gaussian_mu(budget.epsilon, room), FINE
-        return budget.found(budget.by_closed_forms, near, FINE, stride)
-    guess = budget.found(budget.by_few_atoms, first, 2.0**-4, 1.0)
-    return budget.found(budget.by_distributions, guess, COARSE, 0.25)
+    near, stride = first, 1.0
+    if not (loss.approximate or loss.laplace):
+        # One Gaussian noise in all: its own closed form, which is confirmed below.
+        near, stride = first * root_up(loss.gaussian) / gaussian_mu(budget.epsilon, room), FINE
+    return budget.found(budget.height, near, FINE, stride)
 
 
 class _Budget:
@@ -82,19 +77,9 @@ class _Budget:
     def __init__(self, loss_at: LossAt, epsilon: Fraction, delta: Fraction) -> None:
         self.loss_at, self.epsilon, self.delta = loss_at, epsilon, delta
 
-    def by_closed_forms(self, x: float) -> float:
+    def height(self, x: float) -> float:
         loss = self.loss_at(_power(x))
-        return self._height(loss, loss._bound(self.epsilon, thorough=False))
-
-    def by_few_atoms(self, x: float) -> float:
-        loss = self.loss_at(_power(x))
-        return self._height(loss, loss._bound(self.epsilon, thorough=False, atoms=16))
-
-    def by_distributions(self, x: float) -> float:
-        loss = self.loss_at(_power(x))
-        return self._height(loss, loss._bound(self.epsilon, thorough=True))
-
-    def _height(self, loss: Loss, total: Fraction) -> float:
+        total = loss.delta(self.epsilon)
         if total <= self.delta:
             return log_ratio(max(Fraction(0), total - loss.least_delta), self.delta - loss.least_delta)
         if loss.least_delta >= self.delta:

@@ -1,11 +1,12 @@
-"""Closed forms, rounded outward: the privacy of Gaussian noise, zCDP and pure mechanisms."""
+"""Closed forms, rounded outward: the privacy of Gaussian noise, of zCDP, and of pure mechanisms together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.errors import BudgetError
@@ -15,7 +16,11 @@ from sfumato.exact.outward_rounding import convert, directed, exactly, expm1_dow
 from sfumato.exact.root_finding import crossing, halve, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
+BITS_OF_CHANCES = 128
+MOST_SUMS = 1 << 10  # of losses that are looked at one by one; the certificate looks at more
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
+
+Chances = dict[Fraction, Any]  # a privacy loss -> its probability, an upper bound in MPFR
 
 
 @isolated
@@ -275,3 +280,75 @@ def joined_delta(delta: Fraction, count: int) -> Fraction:
     # -expm1(count * log1p(-delta)), each step rounded so that the result is above
     inner = down.mul(down.log1p(convert(-delta, down)), count)
     return exactly(up.minus(down.expm1(inner)))
+
+
+def coins(epsilon: Fraction, count: int) -> list[Any]:
+    """Return the chances of the losses (2j - count) * epsilon of biased coins, rounded up.
+
+    A mechanism of a pure epsilon loses no more than a coin whose sides have the odds e^epsilon.
+
+    Args:
+        epsilon: of each coin.
+        count: how many there are.
+    """
+    down, up = directed(BITS_OF_CHANCES)
+    odds = up.exp(convert(-epsilon, up))  # of the smaller loss; those of the larger may be too large a number
+    weight = up.pow(up.div(1, down.add(1, down.exp(convert(-epsilon, down)))), count)
+    weights = []
+    for left in range(count + 1):
+        weights.append(weight)
+        weight = up.div(up.mul(weight, up.mul(odds, count - left)), left + 1)
+    return weights[::-1]
+
+
+def mixture(parts: Iterable[tuple[Fraction, int]]) -> Chances | None:
+    """Return the loss distribution of pure mechanisms together, exact for coins of their epsilons.
+
+    Args:
+        parts: (epsilon, count) of pure mechanisms.
+    Returns:
+        Loss -> probability rounded up; None where there are more than 1,024 sums of losses.
+    Source:
+        Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy".
+    """
+    parts = [(epsilon, count) for epsilon, count in parts if epsilon]
+    if math.prod(count + 1 for _, count in parts) > MOST_SUMS:
+        return None
+    up = directed(BITS_OF_CHANCES).up
+    atoms: Chances = {Fraction(0): convert(1, up)}
+    for epsilon, count in parts:
+        single = [((2 * right - count) * epsilon, w) for right, w in enumerate(coins(epsilon, count))]
+        joined: Chances = {}
+        for loss, weight in atoms.items():
+            for other, factor in single:
+                place = loss + other
+                joined[place] = up.add(joined.get(place, 0), up.mul(weight, factor))
+        atoms = joined
+    return atoms
+
+
+def falling_average(atoms: Chances, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the average of delta over a loss distribution, without its negligible tails.
+
+    It goes from the middle to the ends, and stops where all that is left is negligible.
+
+    Args:
+        atoms: losses and their weights.
+        delta_at: takes a loss and returns a delta of at most 1, which grows with it.
+    """
+    up = directed(BITS_OF_CHANCES).up
+    losses, total = sorted(atoms), convert(0, up)
+    middle = len(losses) // 2
+    for side, growing in ((losses[middle:], True), (losses[:middle][::-1], False)):
+        left = convert(0, up)
+        for loss in side:
+            left = up.add(left, atoms[loss])
+        for loss in side:
+            delta = convert(delta_at(loss), up)
+            rest = left if growing else up.mul(left, delta)
+            if rest <= up.div_2exp(total, 62):
+                total = up.add(total, rest)
+                break
+            total = up.add(total, up.mul(atoms[loss], delta))
+            left = up.sub(left, atoms[loss])
+    return exactly(total)

@@ -1,7 +1,6 @@
 """Privacy filters: ways to add up what questions lose, where later ones depend on earlier answers.
 
-Three stand beside each other, each with a limit of its own and a delta of its own (docs/proofs/budget.md). In
-privacy-loss distributions there is none: no theorem allows these where an epsilon follows from answers.
+Three stand beside each other, each with a limit of its own and a delta of its own (docs/proofs/budget.md).
 """
 
 from __future__ import annotations

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import expm1
 from math import log2 as float_log2
 from typing import Any
 
-from sfumato.budget.closed_forms import gaussian_delta, joined_delta, pure_mu
+from sfumato.budget.closed_forms import (
+    falling_average,
+    gaussian_delta,
+    joined_delta,
+    mixture,
+    pure_mu,
+    zcdp_delta,
+)
 from sfumato.budget.epsilon_delta import (
     admissible_amount,
     admissible_count,
     admissible_delta,
     admissible_epsilon,
 )
-from sfumato.budget.loss_distributions import average, falling_average, mixture, pld_deltas
 from sfumato.certificate import Certificate, CertificateError, certify
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
@@ -28,9 +34,7 @@ from sfumato.exact.outward_rounding import log2
 from sfumato.exact.root_finding import crossing, log_ratio
 from sfumato.framework.measures import Measure
 
-ATOMS = 256  # losses of a mixture; each costs one Gaussian delta, about 0.1 ms
-SMALLEST = Fraction(1, 2**56)  # below this, masses of distributions are rounded too much to be used alone
-WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a privacy loss distribution
+WORTHWHILE = 1024  # less than 1/1024 of the noise is not worth a search for it
 _LONGEST_KEPT = 2**16  # characters of a description; those of long series take some MB each
 
 
@@ -41,6 +45,7 @@ class Loss(Isolated, Spelled):
     Args:
         gaussian: mu^2, the sum of (L2 sensitivity / sigma)^2 over all Gaussian noises.
         laplace: (epsilon_i, count) of independent Laplace noises, where epsilon_i is sensitivity / scale.
+            Each counts as any mechanism of this pure epsilon.
         pure: a bound on the loss of all these Laplace noises together, from their joint L1
             sensitivity; None for the sum of epsilon_i * count.
         approximate: (epsilon, delta, count) of (epsilon, delta)-DP mechanisms of any kind.
@@ -147,9 +152,9 @@ class Loss(Isolated, Spelled):
         """Return an upper bound of the loss's delta at an epsilon.
 
         Only Gaussian noise: exact, by its closed form rounded up. Only pure and approximate
-        mechanisms whose epsilons sum to at most epsilon: exactly the least delta. Gaussian noise beside
-        approximate mechanisms: exact for them, a mixture in closed form. Laplace noise
-        otherwise: the least of basic composition, mixtures, and privacy loss distributions.
+        mechanisms whose epsilons sum to at most epsilon: exactly the least delta. Up to 1,024 sums of
+        losses: exact for mechanisms of these epsilons, as a mixture in closed form. More of them: the
+        delta of zero-concentrated DP.
 
         Args:
             epsilon: finite number greater than 0.
@@ -158,12 +163,14 @@ class Loss(Isolated, Spelled):
         Raises:
             BudgetError: epsilon is not a finite number greater than 0.
         Source:
-            `closed_forms` and `loss_distributions` of this package, each with its own.
+            Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy";
+            `closed_forms` and `pure_losses` of this package.
 
         >>> float(Loss(gaussian=Fraction(1)).delta(1))
         0.126936737506...
         """
-        return self._bound(admissible_epsilon(epsilon), thorough=True)
+        noise, leak = self._noise(admissible_epsilon(epsilon)), self._leak()
+        return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
     def epsilon(self, delta: object) -> Fraction:
         """Return the smallest epsilon that is found for the loss at a delta.
@@ -191,7 +198,7 @@ class Loss(Isolated, Spelled):
             return basic
 
         def height(x: float) -> float:
-            noise = self._bound(Fraction(2.0**x), thorough=True) - self.least_delta
+            noise = self.delta(Fraction(2.0**x)) - self.least_delta
             return log_ratio(noise, room)
 
         guess = basic + self.gaussian + 5 * Fraction(float(self.gaussian) ** 0.5)
@@ -200,18 +207,6 @@ class Loss(Isolated, Spelled):
             raise BudgetError(f"no epsilon reaches delta = {float(target):.6g}")
         epsilon = Fraction(2.0**found)
         return epsilon if self.gaussian else min(epsilon, basic)
-
-    def _bound(self, epsilon: Fraction, *, thorough: bool, atoms: int = ATOMS) -> Fraction:
-        """Return the best upper bound of the loss's delta, or, not thorough, the best closed form.
-
-        Args:
-            epsilon: at least 0.
-            thorough: whether privacy-loss distributions are computed where they may be better.
-            atoms: of which these have so many at most.
-        """
-        noise = self._noise(epsilon, thorough=thorough, atoms=atoms)
-        leak = self._leak()
-        return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
     def _improvable(self, epsilon: Fraction, room: Fraction) -> bool:
         """Whether any bound of the loss can beat basic composition by 1/1024 of epsilon.
@@ -252,51 +247,31 @@ class Loss(Isolated, Spelled):
             return f"must be greater than {float(self.least_delta):.6g} where there is Gaussian noise"
         return f"group selection alone takes {float(self.least_delta):.6g}"
 
-    def _noise(self, epsilon: Fraction, *, thorough: bool, atoms: int) -> Fraction:
+    def _noise(self, epsilon: Fraction) -> Fraction:
         """Return an upper bound of the loss's delta above its least delta."""
         basic = self.basic_epsilon
         if not self.gaussian and epsilon >= basic:
             return Fraction(0)
+        bounds = [gaussian_delta(epsilon - basic, self.gaussian) if self.gaussian else Fraction(1)]
         known = [(e, n) for e, _, n in self.approximate]
-        bounds = [Fraction(1)]
-        if self.gaussian:
-            bounds.append(gaussian_delta(epsilon - basic, self.gaussian))
-        if not self.laplace:
-            bounds.append(self._by_mixture(epsilon, known, atoms))
-            return min(bounds)
-        if self.pure is not None:
-            bounds.append(self._by_mixture(epsilon, [*known, (self.pure, 1)], atoms))
-        refined = thorough and self._by_distribution(epsilon, known, bounds, atoms)
-        if not refined:
-            bounds.append(self._by_mixture(epsilon, [*known, *self.laplace], atoms))
+
+        def delta_beside(loss: Fraction) -> Fraction:
+            return gaussian_delta(epsilon - loss, self.gaussian)
+
+        for parts in ([*known, *self.laplace], [(basic, 1)]):
+            losses = mixture(parts)
+            if losses is None:
+                bounds.append(zcdp_delta(self.rho, epsilon))
+            else:
+                bounds.append(falling_average(losses, delta_beside))
         return min(bounds)
-
-    def _by_mixture(self, epsilon: Fraction, parts: Iterable[tuple[Fraction, int]], atoms: int) -> Fraction:
-        losses = mixture(parts, atoms)
-        if losses is None:
-            return Fraction(1)
-        return falling_average(losses, lambda loss: gaussian_delta(epsilon - loss, self.gaussian))
-
-    def _by_distribution(
-        self, epsilon: Fraction, known: Sequence[tuple[Fraction, int]], bounds: list[Fraction], atoms: int
-    ) -> bool:
-        """Append the bound of the loss by loss distributions; return whether its rounding is negligible."""
-        losses = mixture(known, atoms)
-        if losses is None:
-            return False
-        deltas = pld_deltas(tuple(epsilon - loss for loss in losses), self.laplace, self.gaussian)
-        if deltas is None:
-            return False
-        bounds.append(average(losses.values(), deltas))
-        return bounds[-1] > SMALLEST
 
 
 @dataclass(frozen=True)
 class PrivacyLoss(Measure):
     """The privacy measure whose map gives a `Loss`, from which delta follows at any epsilon.
 
-    Closed forms or privacy-loss distributions give the numbers, whichever is tighter. A budget is
-    (epsilon, delta).
+    Closed forms give the numbers. A budget is (epsilon, delta).
 
     >>> from sfumato.budget import Loss
     >>> measure = PrivacyLoss()

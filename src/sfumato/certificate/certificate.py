@@ -112,9 +112,9 @@ def _proved(part: Description) -> Proof:
     # What groups show of noise they show where none is shown that the unit is alone in.
     delta = events + best * (1 - events if part["kind"] == "groups" else 1)
     require(delta <= part["delta"], "delta", f"at the claimed epsilon at most {float(delta):.6g} is proved")
-    epsilon = part["epsilon"] if loss.epsilon is None else min(loss.epsilon, part["epsilon"])
-    only = None if loss.pairs else loss.mu_squared
-    return Proof(epsilon, delta, loss.epsilon, only, loss.rho, events)
+    pure = None if loss.mu_squared else loss.pure
+    epsilon = part["epsilon"] if pure is None else min(pure, part["epsilon"])
+    return Proof(epsilon, delta, pure, None if loss.coins else loss.mu_squared, loss.all_rho, events)
 
 
 def _groups(part: Description) -> tuple[Loss, Fraction]:
@@ -173,7 +173,7 @@ def _largest(part: Description) -> tuple[Loss, Fraction]:
 def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
     """Return what noise of one law loses of numbers that move."""
     ratio = distance / noise["scale"]
-    return Loss(laplace=((ratio, times),)) if noise["law"] == "laplace" else Loss(mu_squared=times * ratio**2)
+    return pure(ratio, times) if noise["law"] == "laplace" else Loss(mu_squared=times * ratio**2)
 
 
 def _survey(part: Description) -> tuple[Loss, Fraction]:

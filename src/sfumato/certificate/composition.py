@@ -1,4 +1,4 @@
-"""Losses, alone and together: pure ones, Laplace noise, and Gaussian noise; and numbers rounded outward.
+"""Losses, alone and together, of pure mechanisms and of Gaussian noise; and numbers rounded outward.
 
 Decimal numbers have the 60 digits of `DIGITS`, in which all of this is to run. What is computed of them is
 right to much less than 1e-45 of its parts, and is widened by that. No bound is below 1e-305.
@@ -8,22 +8,16 @@ docs/proofs/certificate.md, "Numbers".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 
 from sfumato.certificate.description import take
 
 Counted = tuple[tuple[Fraction, int], ...]
-Stick = Callable[[Decimal, Decimal], Decimal]
-# Losses on a grid: the least one, in steps, and chances of each from there on, in parts of 10^-digits.
-_Losses = tuple[int, list[int]]
-
-_CELLS = (12, 48, 192, 768)  # of a grid from 0 to the largest loss of one number, coarse ones first
-_WIDEST_GRID, _FINEST_STEP = Fraction(64), Fraction(1, 10**40)
 _MOST_MIXED = 1 + (1 << 12)  # coins that are looked at one by one
-_RARE = 4  # in the last digit of a chance
 DIGITS = Context(60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _NEAR, _LEAST, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
 _TURN = Decimal("17.7715317526334649880635239602427747944584867575027608923416")  # 4 sqrt(2) pi
@@ -35,83 +29,49 @@ class Loss:
     """What noise and choices lose together, each independent of the others given what came before.
 
     Args:
-        coins: pure epsilons, the rho of zero-concentrated DP of each, and how often each.
-        laplace: distances over the scales of Laplace noise, and of how many numbers each.
+        coins: pure epsilons, of what loses no more than biased coins with these, and how often each.
+        pure: a pure epsilon of all of them, which may be less than their sum.
+        rho: of zero-concentrated DP, of all of them without Gaussian noise.
         mu_squared: of all Gaussian noise.
     """
 
-    coins: tuple[tuple[Fraction, Fraction, int], ...] = ()
-    laplace: Counted = ()
+    coins: Counted = ()
+    pure: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
     mu_squared: Fraction = Fraction(0)
 
     def __add__(self, other: Loss) -> Loss:
         return Loss(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
 
     @property
-    def pairs(self) -> Counted:
-        """All pure epsilons, and how often each: those of choices, and of Laplace noise."""
-        return (*((loss, times) for loss, _, times in self.coins), *self.laplace)
-
-    @property
-    def epsilon(self) -> Fraction | None:
-        """The pure epsilon of all; None with Gaussian noise."""
-        return None if self.mu_squared else total(loss * times for loss, times in self.pairs)
-
-    @property
-    def rho(self) -> Fraction:
-        """Of zero-concentrated DP: half of the squares of Laplace and Gaussian noise, and that of coins."""
-        noise = total(loss**2 * times for loss, times in self.laplace) + self.mu_squared
-        return noise / 2 + total(rho * times for _, rho, times in self.coins)
+    def all_rho(self) -> Fraction:
+        """The rho of zero-concentrated DP of all of it."""
+        return self.rho + self.mu_squared / 2
 
     def delta(self, epsilon: Fraction, enough: Fraction) -> Fraction:
         """Return a bound of delta at an epsilon; up to `enough` it need not be sharper."""
-        pairs, pure = tuple(pair for pair in self.pairs if pair[0]), self.epsilon
-        if pure is not None and pure <= epsilon:
+        if not self.mu_squared and self.pure <= epsilon:
             return Fraction(0)
-        on_grid = self.laplace and pure is not None
-        mixed = _mixed(((pure or Fraction(0), 1),) if on_grid else pairs)
-        best = total(chance * gaussian_delta(self.mu_squared, epsilon - loss) for chance, loss in mixed)
+        best, alike = Fraction(1), Counter[Fraction]()
+        for loss, times in self.coins:
+            alike[loss] += times if loss else 0
+        for coins in (tuple(alike.items()), ((self.pure, 1),)):
+            if best > enough and math.prod(times + 1 for _, times in coins) <= _MOST_MIXED:
+                deltas = ((w, gaussian_delta(self.mu_squared, epsilon - loss)) for w, loss in _mixed(coins))
+                best = min(best, total(chance * delta for chance, delta in deltas))
         if best > enough:
-            best = min(best, _concentrated_delta(self.rho, epsilon))
-        digits = 18 + min(305, max(0, -decimal(enough).adjusted()))
-        for cells in _CELLS if on_grid else ():
-            if best <= enough or not enough:  # no grid shows a delta of 0
-                break
-            step = max(min(_WIDEST_GRID, max(pairs)[0]) / cells, _FINEST_STEP)
-            with localcontext(prec=digits + 100):  # steps may be as small as 1e-40
-                best = min(best, _hockey_stick(self._on_grid(step, digits), step, epsilon) / 10**digits)
+            best = min(best, _concentrated_delta(self.all_rho, epsilon))
         return best
 
-    def _on_grid(self, step: Fraction, digits: int) -> _Losses:
-        """Return losses on a grid, which are all together above those of Laplace noise and coins.
 
-        Source:
-            Doroshenko et al. 2022, "Connect the dots: tighter discrete approximations of privacy loss
-            distributions"; docs/proofs/certificate.md, "Laplace noise and coins".
-        """
-        found: _Losses = 0, [10**digits]
-        for place, (loss, times) in enumerate(self.pairs):
-            stick = _coin_stick if place < len(self.coins) else _laplace_stick
-            own = many = _chord(stick, loss, step, digits)
-            for bit in f"{times:b}"[1:]:
-                many = _added(many, many, digits)
-                many = _added(many, own, digits) if bit == "1" else many
-            found = _added(found, many, digits)
-        return found
-
-
-def _mixed(pairs: Counted) -> list[tuple[Fraction, Fraction]]:
-    """Return bounds of chances of losses, and the losses, of pure losses: each is a biased coin's.
-
-    More than `_MOST_MIXED` of them are added up first, which loses no more than one coin of the sum.
+def _mixed(coins: Counted) -> list[tuple[Fraction, Fraction]]:
+    """Return bounds of the chances of losses, and the losses, of biased coins together.
 
     Source:
         Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy".
     """
-    if math.prod(times + 1 for _, times in pairs) > _MOST_MIXED:
-        pairs = ((total(loss * times for loss, times in pairs), 1),)
     found = [(Fraction(1), Fraction(0))]
-    for loss, n in pairs:
+    for loss, n in coins:
         chances = _coins(loss, n)
         found = [(w * v, a + (n - 2 * i) * loss) for w, a in found for i, v in enumerate(chances)]
     return found
@@ -124,61 +84,6 @@ def _coins(loss: Fraction, times: int) -> list[Fraction]:
     for i in range(times):
         chances.append(chances[-1] * odds * (times - i) / (i + 1))
     return [widened(chance, chance) for chance in chances]
-
-
-def _laplace_stick(t: Decimal, end: Decimal) -> Decimal:
-    """Return the hockey stick of Laplace noise: 1 - t up to 1 / end, 1 - (t / end)^(1/2) to end, 0."""
-    return max(1 - min(t, (t / end).sqrt()), Decimal(0))
-
-
-def _coin_stick(t: Decimal, odds: Decimal) -> Decimal:
-    """Return the hockey stick of a biased coin, whose sides have these odds."""
-    return (max(odds - t, Decimal(0)) + max(1 - odds * t, Decimal(0))) / (odds + 1)
-
-
-def _chord(stick: Stick, loss: Fraction, step: Fraction, digits: int) -> _Losses:
-    """Return losses on the grid whose hockey stick is the chord of another one.
-
-    In t = e^loss chords between grid points change their slope at each; chances are that change times t. The
-    slope is -1 before the first point, and 0 after the last.
-    """
-    last, end = math.ceil(loss / step), decimal(loss).exp()
-    take(20 * last)
-    ratio, t = decimal(step).exp(), decimal(-last * step).exp()
-    slope, height, chances = Decimal(-1), stick(t, end), list[int]()
-    for _ in range(-last, last + 1):
-        following = stick(t * ratio, end)
-        rise = (following - height) / (t * ratio - t)
-        chances.append(int(((rise - slope) * t).scaleb(digits)) + 2)
-        slope, height, t = rise, following, t * ratio
-    return -last, chances
-
-
-def _added(one: _Losses, other: _Losses, digits: int) -> _Losses:
-    """Return the sums of two losses: chances are digits of long numbers, whose product has theirs.
-
-    The rarest ones of small losses count as those of a larger one.
-    """
-    width, size = 2 * digits + 9, len(one[1]) + len(other[1]) - 1
-    take(size * width >> 4)
-    with localcontext(prec=MAX_PREC):
-        packed = (Decimal("".join(f"{n:0{width}}" for n in own)) for own in (one[1], other[1]))
-        product = str(math.prod(packed)).zfill(size * width)
-    chances = [int(product[i : i + width - digits]) + 1 for i in range(0, size * width, width)]
-    low = next((i for i, chance in enumerate(chances) if chance > _RARE), 0)
-    return one[0] + other[0] + low, [sum(chances[: low + 1]), *chances[low + 1 :]]
-
-
-def _hockey_stick(losses: _Losses, step: Fraction, epsilon: Fraction) -> Fraction:
-    """Return a bound of the sum of chances times 1 - e^(epsilon - loss), of losses above epsilon."""
-    first, chances = losses
-    start = max(math.floor(epsilon / step) + 1, first)
-    above, found = chances[start - first :], Decimal(0)
-    part, ratio = decimal(epsilon - start * step).exp(), decimal(-step).exp()
-    for chance in above:
-        found += chance * (1 - part)
-        part *= ratio
-    return widened(found, Decimal(sum(above)))
 
 
 def _concentrated_delta(rho: Fraction, epsilon: Fraction) -> Fraction:

@@ -104,12 +104,12 @@ class Shift(NamedTuple):
 
     Args:
         rows: how many rows of a unit there may be; None where a unit counts as a whole.
-        pairs: distances, and of how many numbers, where all can be largest together; else empty.
+        each: distances, and of how many numbers each.
         l1, l2: the largest sums of distances, and of their squares.
     """
 
     rows: int | None
-    pairs: Counted
+    each: Counted
     l1: Fraction
     l2: Fraction
 
@@ -132,7 +132,8 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
         l1, l2 = map(min, (whole, l2), _of_sums(statistic, scales))
     elif ball == "l2":
         l1 *= Fraction(1 + math.isqrt((statistic["length"] << 512) - 1), 1 << 256)  # the root, rounded up
-    return Shift(statistic.get("rows"), pairs if l1 == whole else (), l1, l2)
+        pairs = ((l1, 1),)
+    return Shift(statistic.get("rows"), pairs, l1, l2)
 
 
 class Bounding(NamedTuple):
@@ -164,17 +165,12 @@ class Bounding(NamedTuple):
         return max(unit + most**2 * row, k * unit + ((most - k + 1) ** 2 + k - 1) * row)
 
     def laplace(self, shifts: Sequence[Shift]) -> Loss:
-        """Return the loss of independent Laplace noise, at corners where each number moves as far as it can.
-
-        Delta is largest at a corner of what a unit adds, as noise is log-concave. Statistics whose numbers do
-        not move together as far as they can have a pure loss instead.
-        """
+        """Return the loss of independent Laplace noise of each number, or of numbers together."""
         loss = Loss()
         for own in shifts:
             rows, times = self.corner(own.rows)
-            pairs = tuple((rows * x, times * n) for x, n in own.pairs)
-            coin = (rows * own.l1, rows**2 * own.l2 / 2, times)
-            loss += Loss(laplace=pairs) if pairs else Loss((coin,))
+            coins = tuple((rows * x, times * n) for x, n in own.each)
+            loss += Loss(coins, times * rows * own.l1, times * rows**2 * own.l2 / 2)
         return loss
 
 
@@ -226,7 +222,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         steps = noise["steps"] if "steps" in noise else len(noise["weights"])
         require(steps * noise["series"] == limits.shown, "noise.series", "not all groups are steps")
     if noise["shape"] == "tree_laplace":  # a step is in one block on each level
-        return pure(len(noise["blocks"]) * (limits.laplace(shifts).epsilon or Fraction(0)))
+        return pure(len(noise["blocks"]) * (limits.laplace(shifts).pure))
     each = limits.l2(shifts) / limits.groups
     if noise["shape"] == "centred_gaussian":
         return Loss(mu_squared=_centred(noise, coordinates, each, limits))
@@ -235,7 +231,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
 
 def pure(loss: Fraction, times: int = 1, part: int = 2) -> Loss:
     """Return pure losses, whose rho of zero-concentrated DP is a part of their square."""
-    return Loss(((loss, loss**2 / part, times),))
+    return Loss(((loss, times),), times * loss, times * loss**2 / part)
 
 
 def _moves(names: Sequence[str], noise: Description, of: Coordinates, limits: Bounding) -> list[Fraction]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.budget import Loss, calibrate, gaussian_mu
-from sfumato.budget.calibration import ROOM_OF_COMPOSITIONS, threshold_delta
+from sfumato.budget.calibration import threshold_delta
 from sfumato.dataclass import dataclass
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError
 from sfumato.exact import root_up
@@ -108,9 +108,8 @@ class SeparatePlans:
         rough = self._rough_multiplier(self._unit_loss(noise, self.guess, rule.uses_noise) + rule.loss)
         needed = self._requirements(noise, rough, rule.uses_noise)
         unit_loss = self._unit_loss(noise, rough, rule.uses_noise)
-        room = 0 if unit_loss.gaussian else ROOM_OF_COMPOSITIONS * (self.delta - rule.loss.least_delta)
         multiplier = calibrate(
-            lambda k: unit_loss.scaled(k) + rule.loss, self.epsilon, self.delta - room, start=rough
+            lambda k: unit_loss.scaled(k) + rule.loss, self.epsilon, self.delta, start=rough
         )
         plan = self._plan(noise, rule, needed, multiplier)
         most = max(plan.scales.values())

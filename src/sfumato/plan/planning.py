@@ -43,7 +43,7 @@ from sfumato.transformations import cone_of
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**12), Fraction(10**6)
 # Errors that are larger than this part of those with other noise are no reason to draw it for all together.
 CLEARLY = 0.98
-# By privacy-loss distributions Laplace noise gets down to about the size of Gaussian noise, and not below: at
+# By composition Laplace noise gets down to about the size of Gaussian noise, and not below: at
 # less than this part of the errors of both, by basic composition, no noise of each number comes near.
 CLOSEST = 0.8
 # Nor does Laplace noise get below Gaussian noise, of which its errors are more than so many times: the gain
