@@ -1,7 +1,5 @@
 """Advice: complete questions whose epsilons add up, shared looks, and errors before anything is drawn."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +11,7 @@ from sfumato.advice.advise import divided
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise.random_words import SeededWords
 
-SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or what is looked at is what it costs")
 PRODUCTS = [f"p{i}" for i in range(20)]
 OPEN = {"groups": "auto", "rows": "auto"}
 
@@ -45,7 +43,6 @@ def advice(people):
     return sf.advise(people, questions(people), epsilon=4, delta="1e-6", share="0.1", **words)
 
 
-@SEEDED
 def test_all_epsilons_add_up_exactly(advice):
     assert advice.epsilon == 4
     assert advice.spent == Fraction(4, 10)
@@ -57,7 +54,6 @@ def test_all_epsilons_add_up_exactly(advice):
         assert one.plan.spent == (one.epsilon, one.delta)
 
 
-@SEEDED
 def test_what_was_open_is_found_and_what_was_given_stays(advice):
     sold, buyers, few, people = advice.questions.values()
     assert (sold.groups, sold.rows) == (6, 1)
@@ -73,7 +69,6 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
 
 
 @pytest.mark.long
-@SEEDED
 def test_looks_are_shared(people, monkeypatch):
     """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
     from sfumato.guidance.inferred_bounds import ValueHistograms
@@ -96,7 +91,6 @@ def test_looks_are_shared(people, monkeypatch):
     assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
 
 
-@SEEDED
 def test_questions_of_other_rows_share_no_look(people):
     tables = (people, people.filter("x > 5"))
     asked = [one.group_by("product", keys=PRODUCTS).bound(**OPEN).agg(n=sf.count()) for one in tables]
@@ -104,14 +98,12 @@ def test_questions_of_other_rows_share_no_look(people):
     assert len(found) == 2 and found[1].value["units"] < 0.6 * found[0].value["units"]
 
 
-@SEEDED
 def test_what_was_advised_is_given_once(advice):
     for option in ({"epsilon": 1}, {"delta": 0}):
         with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
             advice.questions["sold"].release(**option)
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is what it costs")
 def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
     budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
     asked = {name: one for name, one in questions(people).items() if name in ("few", "all")}
@@ -133,7 +125,6 @@ def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     assert budget.history == ()
 
 
-@SEEDED
 def test_weights_move_epsilon(people):
     asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
     words = {"unsafe_words": SeededWords(3)}
@@ -203,44 +194,6 @@ def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
 
 
 @pytest.mark.long
-@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and what it costs")
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [(1, "a", 1.0)],
-        [(None, "a", 1.0)] * 5,
-        [(1, "a", 1e308), (1, "b", -1e308)] * 1_000,
-        [(1, f"t{i}", float("nan")) for i in range(2_000)],
-        [(i, None, None) for i in range(100)],
-    ],
-    ids=["empty", "one", "no unit", "one unit of many rows", "one in many groups", "NULL"],
-)
-def test_rows_raise_nothing(rows):
-    ids, products, values = zip(*rows, strict=True) if rows else ((), (), ())
-    table = pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "g": pa.array(products, pa.string()),
-            "x": pa.array(values, pa.float64()),
-        }
-    )
-    people = sf.scan(table, privacy_unit="id")
-    epsilon = {0: "1e-6", 1: 1}.get(len(rows), 1000)
-    asked = [
-        people.group_by("g").bound(**OPEN).agg(n=sf.count(), x=sf.sum("x", lower="auto", upper="auto")),
-        people.filter("x > 0").bound(**OPEN).agg(x=sf.variance("x", lower=0, upper="auto")),
-        people.group_by("g", keys=[None, "a"]).bound(**OPEN).agg(n=sf.count()),
-    ]
-    found = sf.advise(people, asked, epsilon=epsilon, delta="1e-6")
-    assert found.spent + sum(one.epsilon for one in found.questions.values()) == Fraction(epsilon)
-    assert str(found)
-    for release in found.release().values():
-        assert release.to_arrow().num_rows >= 0
-
-
-@pytest.mark.long
-@SEEDED
 def test_a_catalog_has_the_last_word(tmp_path):
     import pyarrow.parquet as pq
 
@@ -283,7 +236,6 @@ def charged(monkeypatch, people):
     return looks, sum(drawn), len(read) == len(drawn)
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is what everything costs")
 def test_all_that_is_drawn_adds_up_to_the_budget(people, monkeypatch):
     """By what releases draw, whatever the advice says of itself; and nothing reads rows but these."""
     assert charged(monkeypatch, people) == (Fraction(1, 5), 1, True)

@@ -1,7 +1,5 @@
 """Settings of libraries that belong to the process change no number of ours, and ours change none of theirs."""
 
-from __future__ import annotations
-
 import decimal
 import inspect
 import json

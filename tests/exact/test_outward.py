@@ -1,7 +1,5 @@
 """Exact arguments, and results that are rounded outward: tight, against mpmath and exact rationals."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Searches end on the side that is asked for, as near as is asked for, and soon."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Products, compositions and post-processing: spaces, maps, and what a wrong map would be caught at."""
 
-from __future__ import annotations
-
 from fractions import Fraction as F
 from math import ceil, floor
 

@@ -1,7 +1,5 @@
 """The core: maps, chains and distances, held to their claims, and what maps may not give."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from math import inf, nan

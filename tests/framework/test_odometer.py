@@ -1,7 +1,5 @@
 """The odometer: what it adds up, what it refuses, and that nothing is drawn or spent where it does."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction as F

@@ -28,9 +28,9 @@ from sfumato.guidance.inferred_bounds import (
 from sfumato.noise import SeededWords
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
 
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or the numbers given")
 AUTO = {"lower": "auto", "upper": "auto"}
 LONG = pytest.mark.long
-SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
 
 
 def later(*cases):
@@ -57,7 +57,6 @@ BELL = np.random.default_rng(3).normal(170, 10, 5_000)
 WAGES = np.random.default_rng(4).lognormal(6, 0.6, 5_000)
 
 
-@SEEDED
 @pytest.mark.parametrize("values", [BELL, *later((BELL * 1e-30,), (-WAGES,))])
 def test_bounds_are_near_the_values(values):
     release = released(values)
@@ -69,7 +68,6 @@ def test_bounds_are_near_the_values(values):
     assert abs(shown["m"] - values.mean()) < 0.1 * spread
 
 
-@SEEDED
 def test_the_cost_is_all_of_epsilon_and_is_listed():
     release = released(WAGES, epsilon="1/3")
     (found,) = release.found
@@ -83,7 +81,6 @@ def test_the_cost_is_all_of_epsilon_and_is_listed():
 
 
 @LONG
-@SEEDED
 def test_shares_are_of_the_epsilon_for_looks():
     asked = {"m": sf.mean("x", **AUTO), "t": sf.sum("x", lower=0, upper="auto")}
     release = table(WAGES).bound(rows=1).agg(**asked).release(
@@ -111,7 +108,6 @@ ODD = {
 }
 
 
-@SEEDED
 @pytest.mark.parametrize("name", [*ODD][:3] + later(*zip([*ODD][3:], strict=True)))
 @pytest.mark.parametrize(
     ("make", "magnitudes"),
@@ -126,7 +122,6 @@ def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
     assert lower < upper and max(-lower, upper) <= (10**6 if magnitudes else 1e100)
 
 
-@SEEDED
 @pytest.mark.parametrize(
     ("lower", "upper"), [("auto", -5), *later((0, "auto"), ("auto", 10**4), (-(10**99), "auto"))]
 )
@@ -179,7 +174,6 @@ def noisy(rng, values, epsilon=0.2):
 
 
 @LONG
-@pytest.mark.noise_cannot_matter("the generator is seeded")
 @pytest.mark.parametrize("magnitudes", [None, (Fraction(1), Fraction(10**6))])
 def test_no_bound_is_far_beyond_the_values(magnitudes):
     """None of 240 is 5 times as wide as the values: rules that aim near the top overshoot by 10^140."""
@@ -200,7 +194,6 @@ def beyond(t: float, terms: int) -> mpmath.mpf:
     return mpmath.quad(density, [terms * x / 8 for x in range(17)] + [4 * terms, mpmath.inf])
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize("terms", [1, 2, 3, 16, 75, 200])
 def test_runs_of_noise_are_as_rare_as_they_say(terms):
     totals = np.array([1e-9, 0.3, 1, 4, 20, 90, 400])
@@ -210,7 +203,6 @@ def test_runs_of_noise_are_as_rare_as_they_say(terms):
     assert got[7:] == pytest.approx(math.log(0.5))
 
 
-@pytest.mark.noise_cannot_matter("the counts have none")
 def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
     """Of a power law without noise, the error at the bound is at most twice the least one."""
     edges = np.concatenate([[0.0], 2.0 ** (np.arange(0, 60) / 4)])
@@ -225,7 +217,6 @@ def test_a_bound_is_where_noise_and_what_is_cut_off_meet():
         assert error(bound) <= 2 * min(map(error, edges[1:]))
 
 
-@pytest.mark.noise_cannot_matter("the counts are given")
 @pytest.mark.parametrize("value", [1.0, 45.0, -3.0, 1e300, 5e-324, 2.0**53 + 2])
 def test_values_that_are_one_number_have_bounds_around_it(value):
     """Without a warning, as of a division by the distance of bounds that are none."""
@@ -253,7 +244,6 @@ def looked_at(units: float, seed: int, close: bool, **how: bool) -> list[Fractio
     return parts
 
 
-@pytest.mark.noise_cannot_matter("the generator is seeded")
 @given(st.floats(-1e4, 1e12), st.integers(0, 2**32), st.booleans())
 def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units, seed, close):
     parts = looked_at(units, seed, close)
@@ -261,7 +251,6 @@ def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units,
     assert parts[0] == PARTS[0]
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40, unique=True),
     st.floats(-1e6, 1e6), st.floats(1, 1e6), st.floats(1e-3, 1e5),

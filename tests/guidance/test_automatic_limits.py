@@ -1,7 +1,5 @@
 """Limits that a release finds: near the best, told, paid for, and never by what rows say exactly."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +15,7 @@ from sfumato.guidance.inferred_limits import best_limits
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 
-SEEDED = pytest.mark.noise_cannot_matter("the words are seeded")
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or the numbers given")
 
 
 def baskets(units=5_000, most=6, each=1):
@@ -34,7 +32,6 @@ def asked(table, groups="auto", rows="auto", keys=None, **more):
 BUDGET = {"epsilon": 2, "delta": "1e-6"}
 
 
-@SEEDED
 @pytest.mark.parametrize("keys", [None, [f"p{i}" for i in range(20)]], ids=["private", "public"])
 @pytest.mark.parametrize("each", [1, 3])
 def test_limits_are_those_of_the_table(keys, each):
@@ -52,7 +49,6 @@ def test_limits_are_those_of_the_table(keys, each):
     assert release.explain().to_dict()["found"][0]["value"] == {"groups": 6, "rows": each}
 
 
-@SEEDED
 @pytest.mark.parametrize(
     ("most", "rows", "each", "left_out"),
     [
@@ -75,7 +71,6 @@ def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
 
 
 @pytest.mark.long
-@SEEDED
 def test_bounds_and_limits_may_both_be_found():
     question = asked(baskets(), m=sf.mean("x", lower="auto", upper="auto"))
     release = question.release(**BUDGET, diagnostics="0.1", unsafe_words=SeededWords(2))
@@ -99,7 +94,6 @@ def test_errors_come_before_a_look(monkeypatch):
     assert budget.history == ()
 
 
-@SEEDED
 def test_a_catalog_has_the_last_word(tmp_path):
     import pyarrow.parquet as pq
 
@@ -144,7 +138,6 @@ def test_the_best_limit_moves_with_the_budget():
     assert limits[0] < limits[-1] == 20
 
 
-@SEEDED
 def test_errors_are_near_those_of_the_best_limits():
     rng = np.random.default_rng(5)
     per = np.minimum(rng.zipf(1.6, 4_000), 60)
@@ -167,7 +160,6 @@ def test_errors_are_near_those_of_the_best_limits():
     assert error(1, Fraction(9, 10)) > 1.6 * best, "the guess that the issue warns of would be found out"
 
 
-@pytest.mark.noise_cannot_matter("the numbers are given")
 def test_noise_of_far_bins_is_taken_for_nobody():
     """Before, sums that noise had made too small went on to the largest limit, and took noise for units there."""
     within = [1_000.0, 1_000.0, 800.0, *[0.0] * (len(LIMITS) - 5), 40.0, 40.0]
@@ -178,7 +170,6 @@ def test_noise_of_far_bins_is_taken_for_nobody():
     assert Distribution(units=1_000.0, within=tuple(far), deviation=20.0).lost(1) > 0.5  # many, after a gap
 
 
-@SEEDED
 def test_a_budget_pays_the_delta_of_an_answer_whose_noise_looks_decide():
     """With groups=1 noise would be K-norm noise, which needs no delta; with those that are found it does."""
     table = pa.table({"id": [i // 20 for i in range(8_000)], "product": [f"p{i % 20}" for i in range(8_000)]})

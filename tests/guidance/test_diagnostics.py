@@ -1,7 +1,5 @@
 """What limits and bounds changed: shares as defined, error bars that hold, budgets that add up, one draw."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import log10
 
@@ -16,6 +14,7 @@ from sfumato.guidance.contribution_distribution import LIMITS, Distribution
 from sfumato.noise.random_words import SeededWords
 from sfumato.plan.planning import make_plan
 
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or what is compared has next to no noise")
 EXACT = 10**6  # an epsilon at which no noise is left
 
 
@@ -61,7 +60,6 @@ SCORES = {
 }
 
 
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 @pytest.mark.parametrize("key", ['"; DROP', pytest.param("__groups", marks=pytest.mark.long)])
 def test_shares_are_those_of_the_definition(key, monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
@@ -69,7 +67,6 @@ def test_shares_are_those_of_the_definition(key, monkeypatch):
     assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
 
 
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows():
     rows = sf.scan(table(ROWS), privacy_unit="id").group_by("town", keys=["a", "b", None, "q"])
     question = rows.bound(groups=1, rows=3, beyond="sample").agg(n=sf.count())
@@ -81,7 +78,6 @@ def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows()
     assert got["keys", "public keys"] == pytest.approx(1 / 4, abs=1e-3)
 
 
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_sums_of_a_unit_are_clamped_as_sums():
     question = sf.scan(table(ROWS), privacy_unit="id").group_by("town").bound(groups=9, rows=9)
     got = found(question.agg(s=sf.sum("x", lower=0, upper=55)))
@@ -93,7 +89,6 @@ def test_sums_of_a_unit_are_clamped_as_sums():
 PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_a_binding_limit_speaks_up_with_what_to_ask():
     release = asked_of(PEOPLE, groups=1, rows=1).release(
         epsilon=10, delta=1e-6, diagnostics=0.2, unsafe_words=SeededWords(1)
@@ -113,7 +108,6 @@ def test_a_binding_limit_speaks_up_with_what_to_ask():
     assert len(release.diagnostics.to_pandas()) == 6
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_a_limit_far_too_large_and_values_all_clamped_speak_up():
     question = (
         sf.scan(table(PEOPLE), privacy_unit="id")
@@ -147,7 +141,6 @@ def test_budgets_add_up_exactly():
     assert counted.spent == (1, 0)
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is whether it is the same, or refused")
 def test_drawn_once_in_one_place(in_child):
     import copy
 
@@ -168,7 +161,6 @@ def test_drawn_once_in_one_place(in_child):
     assert release.spent == (1.0, 1e-6)
 
 
-@pytest.mark.noise_cannot_matter("what is looked at is that nothing raises, and that shares are shares")
 @pytest.mark.parametrize(
     "rows",
     [
@@ -212,7 +204,6 @@ def misses(draws, narrower=1.0):
 
 
 @pytest.mark.long
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_error_bars_hold_as_often_as_they_say():
     missed, of = misses(20)
     assert of == 40
@@ -230,7 +221,6 @@ def test_a_smaller_limit_is_advised_where_noise_is_no_reason_for_it():
     assert noisy.enough < LIMITS[2] < noisy.surely_enough  # the planted defect is to advise the first
 
 
-@pytest.mark.noise_cannot_matter("budgets alone are looked at")
 def test_a_budget_pays_for_both():
     budget = sf.Budget(epsilon=1, delta="1e-6", composition="adding")
     question = asked_of(ROWS, groups=1, rows=1)
@@ -275,7 +265,6 @@ AGGREGATES = {
 
 
 @pytest.mark.long
-@pytest.mark.noise_cannot_matter("at epsilon 1,000,000 it moves no share by 1/1,000")
 def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
     question = joined_rows().group_by("town").bound(groups=1, rows=1).agg(**AGGREGATES)

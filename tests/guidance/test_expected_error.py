@@ -1,7 +1,5 @@
 """One model of expected error: of assumed, of exact and of noisily seen rows it forecasts the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

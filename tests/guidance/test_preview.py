@@ -1,7 +1,5 @@
 """Previews: errors and bars are those of releases, budgets are the smallest, and nothing is read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +11,7 @@ from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedG
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import release_mechanism
 
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded")
 SIZE = 400
 ROWS = pa.table(
     {
@@ -62,7 +61,6 @@ def of_many(one, options, times):
     }
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize(
     "case", ["laplace", *(pytest.param(case, marks=pytest.mark.long) for case in list(CASES)[1:])]
 )
@@ -107,7 +105,6 @@ def test_means_are_checked_and_said():
                 ask(**given, units=100, means=means)
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_every_aggregate_has_a_preview():
     asked = {
         **NUMBERS,
@@ -142,7 +139,6 @@ def test_every_aggregate_has_a_preview():
         GaussianThreshold(Gaussian(3), "1e-5"),
     ],
 )
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_the_chance_to_be_shown_is_that_of_the_rule(rule):
     """4,000 groups of each size: within 6 deviations."""
     for units in (0, 1, 2, rule.expected_threshold - 2, rule.expected_threshold, rule.expected_threshold + 9):

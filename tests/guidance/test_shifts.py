@@ -1,7 +1,5 @@
 """Diagnostics report how far limits and bounds shift each output: against exact numbers, with error bars that hold."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Choices: the best candidate, the largest k, random answers. Their laws, exactly; their privacy by enumeration."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction as F

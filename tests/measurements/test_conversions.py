@@ -1,7 +1,5 @@
 """Conversions between measures, against mpmath and against each other."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 

@@ -3,8 +3,6 @@
 Draws are compared with the law by Chernoff's bound at 1e-15; all words are seeded.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from decimal import Decimal

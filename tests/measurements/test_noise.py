@@ -1,7 +1,5 @@
 """Noise as measurements: maps against brute force, the law of what is drawn, and what is released."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction as F

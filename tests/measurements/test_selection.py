@@ -1,7 +1,5 @@
 """Selection of groups: its inequalities in exact arithmetic, its coins by frequency, its thresholds by law."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 

@@ -1,7 +1,5 @@
 """Sparse vector: the exact law of all transcripts, its privacy, and variants that are not private."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

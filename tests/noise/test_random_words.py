@@ -1,7 +1,5 @@
 """Words and coins: fresh streams, whole streams, and coins as probable as they should be, at their boundaries too."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction

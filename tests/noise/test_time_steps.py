@@ -20,6 +20,7 @@ from sfumato.noise.noise_sums import laplaces_tolerance
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.transformations import Count, Moments, ValueGrid, per_group
 
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or what is looked at has no noise")
 HALF = Toeplitz.of_power(F(1, 2), 40)
 
 POWERS = [(F(0), F(3, 4)), (F(7, 16), F(31, 32)), (F(1), F(7, 8))]
@@ -110,7 +111,6 @@ def test_whole_numbers_pass_through(monkeypatch, power):
         assert wrong != [(n << FINE) + w for n, w in zip(x, given(monkeypatch, other, z)[0], strict=True)]
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_steps_and_totals_have_the_deviations_that_are_promised():
     noise = SeriesGaussian((F(5), F(50)), HALF, 4000)
     drawn = noise.rounded(SeededWords(1)) / 2.0**FINE
@@ -170,7 +170,6 @@ def test_errors_of_totals_and_corrections_are_those_of_least_squares(tree):
     assert np.allclose(own + tree.corrections(residues), noisy @ squares.T)
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize("scale", [F(3), F(2) ** 36])
 def test_what_is_drawn_is_the_same_for_all_exact_numbers(scale, monkeypatch):
     """Exact numbers in blocks move what is released by themselves, to the last bit: floats see none of them."""
@@ -193,7 +192,6 @@ def test_what_is_drawn_is_the_same_for_all_exact_numbers(scale, monkeypatch):
     assert (moved(1) - moved(0) == steps.astype(object) << FINE).all()
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize("scale", [F(5), F(2) ** 36])
 def test_totals_are_as_far_off_as_is_said(scale):
     noise = TreeLaplace((scale,), Tree.best(60), series=500)
@@ -231,7 +229,6 @@ def test_no_unit_moves_blocks_by_more_than_1_and_one_moves_them_as_far(series, g
     assert moved == 1
 
 
-@pytest.mark.noise_cannot_matter("keys and errors do not depend on noise")
 def test_what_the_measurement_takes():
     release = tree_laplace(2, shape())
     assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))

@@ -1,7 +1,5 @@
 """Noises with a part in common, and of groups and their totals: how they are drawn, and what they say of themselves."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 from math import log10, sqrt
@@ -17,6 +15,7 @@ from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
 from sfumato.noise.level_noise import _SOLVED, LevelNoises, LevelsGaussian, least_squares, variances
 
+pytestmark = pytest.mark.noise_cannot_matter("the words are seeded")
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
 
 
@@ -145,7 +144,6 @@ def test_what_least_squares_leave():
             assert sqrt(left @ left) / sqrt(own[0]) < 2.0**30 * _SOLVED
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 def test_noise_of_cells_and_totals_has_the_deviations_that_are_promised():
     """4,000 draws: each deviation within 8 percent, which is 7 of its own deviations."""
     rollup = rollup_of([(i, j) for i in range(3) for j in range(1 + 2 * i)], SETS[:2] + SETS[3:])

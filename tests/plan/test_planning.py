@@ -1,7 +1,5 @@
 """Plans that are remembered, what several of them claim, and what an explanation says of a unit."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Cumulative totals: what one unit moves, what is drawn, what is shown, and what is refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
 from dataclasses import replace

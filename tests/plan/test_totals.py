@@ -1,7 +1,5 @@
 """Totals: what one unit moves, what is drawn, that they agree, how far they are off, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction as F
 from itertools import combinations, product

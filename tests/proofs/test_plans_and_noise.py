@@ -1,7 +1,5 @@
 """The pages on private groups, on noise along a walk and on keyed noise, held against the code."""
 
-from __future__ import annotations
-
 import hmac
 import math
 from fractions import Fraction

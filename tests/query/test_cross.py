@@ -1,7 +1,5 @@
 """Covariances, correlations and regressions: what is measured for them, and what their error bars hold."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -35,19 +35,6 @@ def test_they_are_quantiles_of_one_rank(name, noise):
     assert bool(notes) == (name in ("min", "max"))
 
 
-@pytest.mark.flakiness(
-    k=20, because="200 rows are more than 100 scales of the noise of each of some 100 counts"
-)
-def test_answers_lie_where_they_say():
-    """At epsilon 100 of 20,000 rows noise moves a rank by less than a hundredth."""
-    asked = table([float(i % 100) for i in range(20_000)])
-    (row,) = (
-        asked.agg(**{name: a for name, (a, _) in NAMED.items()}).release(epsilon=100).to_arrow().to_pylist()
-    )
-    for name, (_, rank) in NAMED.items():
-        assert abs(row[name] - 100 * rank) <= 2, name
-
-
 BOUNDED = "contribution_bounds_per_row => (0, 200)"
 
 

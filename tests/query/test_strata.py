@@ -1,7 +1,5 @@
 """Proportions of stratified populations from a scan: what they are, what bars and intervals hold, what is refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Sums and means of vectors from a question to lists with error bars, and what is refused beforehand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What error bars and intervals cover is said wherever they stand, and with the sampling error they hold a population."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

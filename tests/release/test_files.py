@@ -108,17 +108,6 @@ def test_a_release_is_written_without_formulas_and_read_back_as_it_was(
     assert not receipt.verify(tmp_path / "b.csv").ok
 
 
-def test_a_file_of_an_older_version_agrees_as_well(tmp_path: Path) -> None:
-    """It had no guard: a text that begins like a formula stood as it was."""
-    rows = pa.table({"id": range(3), "k": ["=1+1", "-5", "Ulm"]})
-    table = sf.scan(rows, privacy_unit="id").group_by("k", keys=["=1+1", "-5", "Ulm"])
-    release = table.bound(groups=1).agg(n=sf.count_units()).release(epsilon=1)
-    numbers = {row["k"]: row["n"] for row in release.to_arrow().to_pylist()}
-    text = "".join(f'"{key}",{number}\n' for key, number in numbers.items())
-    (tmp_path / "old.csv").write_text('"k","n"\n' + text)
-    assert release.receipt().verify(tmp_path / "old.csv").ok
-
-
 # Frames, rows and workbooks.
 
 

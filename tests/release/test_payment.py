@@ -1,7 +1,5 @@
 """What pays for releases: once, before a row is read, and not where the question is refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pyarrow as pa
@@ -12,6 +10,7 @@ from sfumato.errors import BudgetError, EngineError, ParameterError, QueryError
 from sfumato.guidance.inferred_bounds import ValueHistograms
 from sfumato.noise import SeededWords
 
+pytestmark = pytest.mark.noise_cannot_matter("what is looked at is what is paid")
 ROWS = pa.table({"id": [1, 1, 2, 3], "town": ["A", "B", "A", "B"], "x": [1, 2, 3, 4]})
 SQL = (
     "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {}, privacy_unit_column = id) "
@@ -24,7 +23,6 @@ def towns():
     return table.bound(groups=2, rows=1).agg(n=sf.count())
 
 
-@pytest.mark.noise_cannot_matter("nothing is looked at")
 def test_each_kind_of_release_pays_once():
     budget = sf.Budget(10, composition="adding")
     release = towns().release(epsilon=1, budget=budget)
@@ -37,7 +35,6 @@ def test_each_kind_of_release_pays_once():
     assert [spent.what for spent in budget.history] == ["n by town", "the 1 largest by town", "total"]
 
 
-@pytest.mark.noise_cannot_matter("nothing is looked at")
 def test_a_text_of_two_questions_pays_for_both_or_for_none():
     text = f"WITH one AS ({SQL.format(1)}), two AS ({SQL.format(2)}) SELECT one.total, two.total AS other FROM one, two"
     little = sf.Budget(2)
@@ -50,7 +47,6 @@ def test_a_text_of_two_questions_pays_for_both_or_for_none():
     assert len(enough.history) == 1
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -65,7 +61,6 @@ def test_what_is_refused_costs_nothing(options, error):
     assert budget.history == ()
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_diagnostics_that_are_refused_cost_nothing():
     budget = sf.Budget(3)
     question = sf.scan(ROWS, privacy_unit="id").bound(rows=1).agg(n=sf.count())
@@ -76,7 +71,6 @@ def test_diagnostics_that_are_refused_cost_nothing():
     assert budget.remaining.epsilon == 2.0
 
 
-@pytest.mark.noise_cannot_matter("nothing is shown")
 def test_a_release_that_fails_stays_paid(tmp_path):
     path = tmp_path / "rows.parquet"
     import pyarrow.parquet as pq
@@ -91,7 +85,6 @@ def test_a_release_that_fails_stays_paid(tmp_path):
     assert budget.remaining.epsilon == 0.0
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_the_loss_of_the_plan_is_what_is_charged():
     """The planted defect: charged by what it asked alone, Gaussian noise would cost (epsilon, delta) each time."""
     budget = sf.Budget(3, "1e-6")
@@ -113,7 +106,6 @@ def counted(keys):
 PUBLIC, PRIVATE = list("ABCDE"), None
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize("keys", [PUBLIC, PRIVATE], ids=["public", "private"])
 @pytest.mark.parametrize("times", [1, 2, 7, 40])
 def test_so_many_shares_fit_and_hardly_more(keys, times):
@@ -127,7 +119,6 @@ def test_so_many_shares_fit_and_hardly_more(keys, times):
     assert len(budget.history) == times
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize(
     "options",
     [
@@ -159,7 +150,6 @@ def left_open(keys=PUBLIC[:2]):
     ]
 
 
-@pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize(
     ("budget", "parts"),
     [
@@ -191,7 +181,6 @@ def test_looks_take_their_part_of_a_share(budget, parts):
     assert len(budget.history) == paid
 
 
-@pytest.mark.noise_cannot_matter("nothing is drawn")
 @pytest.mark.parametrize(
     ("options", "error"),
     [

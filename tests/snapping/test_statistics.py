@@ -1,7 +1,5 @@
 """Section 7: definitions, sensitivities and ranges, on every small data set; chains and releases."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Laws of whole noise: against exact sums, and assertions that hold for right noise and fail for wrong."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Numbers of different values: against brute force, the claim on all small tables, and the engine's matching."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import chain, combinations, combinations_with_replacement, product

@@ -1,7 +1,5 @@
 """Places of a lattice and leaves of a tree: what they stand for, how fine they are, and that all ways agree."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounding tells units, keys and rows apart as the metric does, and no order of rows decides what is kept."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal

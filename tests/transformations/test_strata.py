@@ -1,7 +1,5 @@
 """Stratified proportions: goldens, maps against exact rationals, and where the document's claim is false."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 

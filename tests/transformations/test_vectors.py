@@ -1,7 +1,5 @@
 """Vectors of whole numbers are brought into a ball after all rounding, and their body says no less."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product

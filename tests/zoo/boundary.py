@@ -1,7 +1,5 @@
 """What tests of the auditor look at: mechanisms at the exact boundary of their claim, wrong ones, a bettor that peeks."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Two empirical laws of n numbers of one law differ by d with probability at most 
 below 1e-14 where d^2 n is 36. Seeds are fixed.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction as F
 
 import numpy as np

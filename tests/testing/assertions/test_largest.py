@@ -1,7 +1,5 @@
 """Assertions of releases of the largest groups: which groups, in which order, and their numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow as pa

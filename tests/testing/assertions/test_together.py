@@ -1,7 +1,5 @@
 """Assertions of releases whose noise is drawn together: what must pass passes as often as stated, and defects fail."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 

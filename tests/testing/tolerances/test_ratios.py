@@ -1,7 +1,5 @@
 """Means and variances: the interval rules by hand, the exact laws against draws, mpmath and sums of exact rationals."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

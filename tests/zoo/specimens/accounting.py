@@ -1,7 +1,5 @@
 """Noise that is right, and a budget that is added up wrongly."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -40,7 +38,6 @@ SPECIMENS = [
         name="shared budget spent twice",
         source="folklore",
         why="The count and the sum of one release each spend all of epsilon.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=count_and_sum(1),
         twin=count_and_sum(2),
@@ -50,7 +47,6 @@ SPECIMENS = [
         name="odometer that takes the largest",
         source="smartnoise-sdk #621 and #624",
         why="Three releases of epsilon 1 are reported as their largest, not as their sum.",
-        claim={"epsilon": 1.0},
         truth=3.0,
         broken=three_counts(1),
         twin=three_counts(3),

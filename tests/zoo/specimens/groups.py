@@ -1,7 +1,5 @@
 """Counts by group: how many groups a person touches, and which groups are shown."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -135,7 +133,6 @@ SPECIMENS = [
         name="number of groups ignored",
         source="Wilson et al. 2020, on bounding contributions",
         why="A person is in four groups, and each group's noise is for a person in one.",
-        claim={"epsilon": 1.0},
         truth=4.0,
         broken=public_counts(1, 4),
         twin=public_counts(4, 4),
@@ -146,7 +143,6 @@ SPECIMENS = [
         name="one group too many",
         source="folklore; its opposite, k - 1 groups, in OpenDP 0.16 (run)",
         why="`rank <= k` with ranks from 0 keeps three groups of each person where two were meant.",
-        claim={"epsilon": 1.0},
         truth=1.5,
         broken=public_counts(2, 3),
         twin=public_counts(2, 2),
@@ -158,7 +154,6 @@ SPECIMENS = [
         source="Korolova et al. 2009 on why that is not private",
         why="Every group in the data is shown, so a group of one person tells that she is there.",
         claim={"epsilon": 1.0, "delta": DELTA},
-        truth=math.inf,
         broken=groups_from_data,
         twin=private_groups(1, DELTA),
         pairs=((NOTHING, IN_ONE),),
@@ -169,7 +164,6 @@ SPECIMENS = [
         source="Wilson et al. 2020, on thresholding",
         why="A person's four groups each appear with probability delta: one of them does with nearly 4 delta.",
         claim={"epsilon": 1.0, "delta": DELTA},
-        truth=math.inf,
         broken=private_groups(len(KEYS), DELTA),
         twin=private_groups(len(KEYS), SPLIT),
         pairs=((NOTHING, IN_ALL),),
@@ -180,7 +174,6 @@ SPECIMENS = [
         source="folklore",
         why="Whole noisy counts pass at the threshold itself, and delta was computed for above it.",
         claim={"epsilon": 1.0, "delta": math.exp(-2.5) / 2},
-        truth=math.inf,
         broken=at_threshold,
         twin=above_threshold,
         pairs=((NOTHING, IN_ONE), (IN_ONE, TWO_IN_ONE)),
@@ -191,7 +184,6 @@ SPECIMENS = [
         source="Desfontaines 2020, section 4.2.6",
         why="Noise rounded to the grid of 2 passes 4 from 3 on: delta is exp(g / 2b) = e times what tau was for.",
         claim={"epsilon": 1.0, "delta": math.exp(-3) / 2},
-        truth=math.inf,
         broken=threshold_on_rounded,
         twin=threshold_on_unrounded,
         pairs=((NOTHING, IN_ONE), (IN_ONE, TWO_IN_ONE)),
@@ -202,7 +194,6 @@ SPECIMENS = [
         source="folklore: k-anonymity before noise",
         why="Whether a group is shown depends on its exact count.",
         claim={"epsilon": 1.0, "delta": DELTA},
-        truth=math.inf,
         broken=threshold_on_exact,
         twin=threshold_on_noisy,
         pairs=((IN_ONE, TWO_IN_ONE),),

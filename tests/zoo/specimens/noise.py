@@ -1,7 +1,5 @@
 """Noise of the wrong size or shape: counts of records, of sensitivity 1."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -81,7 +79,6 @@ SPECIMENS = [
         name="half noise",
         source="folklore",
         why="The scale is half of sensitivity / epsilon.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=noisy_count(0.5),
         twin=noisy_count(1),
@@ -101,7 +98,6 @@ SPECIMENS = [
         name="swapped scales",
         source="folklore",
         why="The noise of the count (sensitivity 1) is added to the sum (sensitivity 10) and the other way round.",
-        claim={"epsilon": 1.0},
         truth=0.05 + 5,
         broken=count_and_sum(20, 2),
         twin=count_and_sum(2, 20),
@@ -111,7 +107,6 @@ SPECIMENS = [
         name="averaged noise",
         source="folklore",
         why="The mean of four noises of scale 1 is added; its tails fall four times as fast.",
-        claim={"epsilon": 1.0},
         truth=4.0,
         broken=averaged,
         twin=noisy_count(1),
@@ -121,8 +116,6 @@ SPECIMENS = [
         name="tail is cut",
         source="folklore",
         why="Noise beyond 4 scales is moved to 4 scales, so the largest output tells the count.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=cut,
         twin=noisy_count(1),
         pairs=COUNT,
@@ -131,7 +124,6 @@ SPECIMENS = [
         name="redrawn until positive",
         source="Holohan et al. 2018, The bounded Laplace mechanism",
         why="Conditioning on a noisy count of at least 0 scales the density by a factor that depends on the count.",
-        claim={"epsilon": 1.0},
         truth=1 + math.log(2 - math.exp(-1)),
         broken=redrawn,
         twin=clamped_count,

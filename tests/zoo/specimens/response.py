@@ -1,7 +1,5 @@
 """Local answers: what one person says of herself."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -41,7 +39,6 @@ SPECIMENS = [
         name="randomized response over ten answers",
         source="Warner 1965, used for k answers, Kairouz et al. 2014 for the right one",
         why="The truth with probability e^eps / (e^eps + 1) is for two answers; a lie is nine times rarer here.",
-        claim={"epsilon": 1.0},
         truth=1 + math.log(K - 1),
         broken=randomized_response(math.e / (math.e + 1)),
         twin=randomized_response(math.e / (math.e + K - 1)),
@@ -52,7 +49,6 @@ SPECIMENS = [
         name="unary encoding with the whole budget for each bit",
         source="Wang et al. 2017, section 4; Erlingsson et al. 2014 (RAPPOR)",
         why="Two bits differ between two people, and each is flipped as if it were alone.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=unary_encoding(1 / (1 + math.e)),
         twin=unary_encoding(1 / (1 + math.exp(0.5))),

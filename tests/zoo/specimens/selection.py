@@ -1,7 +1,5 @@
 """The best of several answers, each of sensitivity 1."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -53,7 +51,6 @@ SPECIMENS = [
         name="noisy max that gives the value, Laplace",
         source="Ding et al. 2018, noisy max variant 2 (Laplace); Dwork and Roth 2014, section 3.3",
         why="With noise for the index alone, the largest value falls below all five shifted answers too rarely.",
-        claim={"epsilon": 1.0},
         truth=2.5,
         broken=laplace_max(np.max, 2),
         twin=laplace_max(np.argmax, 2),
@@ -64,8 +61,6 @@ SPECIMENS = [
         name="noisy max that gives the value, exponential",
         source="Ding et al. 2018, noisy max variant 2 (exponential)",
         why="The value is never below the largest answer, and neighbours differ in that.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=exponential_max(np.max, 2),
         twin=exponential_max(np.argmax, 2),
         pairs=(FIVE,),
@@ -75,7 +70,6 @@ SPECIMENS = [
         name="noisy max with half the noise",
         source="Dwork and Roth 2014, claim 3.9, used for answers that do not all move one way",
         why="Scale 1 / epsilon is enough for counts that only grow; these may move apart by 2.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=laplace_max(np.argmax, 1),
         twin=laplace_max(np.argmax, 2),
@@ -86,7 +80,6 @@ SPECIMENS = [
         name="exponential mechanism without its factor 1/2",
         source="McSherry and Talwar 2007, theorem 6",
         why="exp(epsilon * score) in place of exp(epsilon * score / 2): the normaliser moves too.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=exponential_mechanism(1),
         twin=exponential_mechanism(0.5),
@@ -97,8 +90,6 @@ SPECIMENS = [
         name="exponential mechanism that underflows",
         source="Ilvento 2020, Implementing the exponential mechanism with base-2 DP",
         why="exp(-745.5) is 0 in float64: a candidate that should be chosen nearly as often never is.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=underflowing,
         twin=exponential_mechanism(0.5),
         pairs=(((-1489.0, -1490.0), (-1490.0, -1491.0)), ((-1489.0, -1489.0), (-1489.0, -1491.0))),

@@ -4,10 +4,6 @@ Variants 1 and 2 are private and are the twins here. Answers have sensitivity 1,
 An output is a row with 1 (above), 0 (below) or -1 (not asked any more) for each answer.
 """
 
-from __future__ import annotations
-
-import math
-
 import numpy as np
 
 from specimens.draws import laplace
@@ -80,8 +76,6 @@ SPECIMENS = [
         name="sparse vector variant 3",
         source=PAPER + "algorithm 3 (lecture notes of 2011)",
         why="The noisy answer that passed is published, and says that the threshold was below it.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=variant_3,
         twin=variant_1_and_value,
         pairs=(((0.0,) * 8 + (1.0,), (1.0,) * 8 + (0.0,)),),
@@ -91,7 +85,6 @@ SPECIMENS = [
         name="sparse vector variant 4",
         source=PAPER + "algorithm 4 (Lee and Clifton 2014)",
         why="The answers' noise does not grow with the cut-off c = 4: epsilon is (1 + 6c)/4.",
-        claim={"epsilon": 1.0},
         truth=(1 + 6 * LIMIT_4) / 4,
         broken=variant_4,
         twin=variant_1,
@@ -102,8 +95,6 @@ SPECIMENS = [
         name="sparse vector variant 5",
         source=PAPER + "algorithm 5 (Stoddard et al. 2014)",
         why="Answers have no noise: one threshold lies between 0 and 1 for both answers, or it does not.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=variant_5,
         twin=variant_2,
         pairs=(((0.0, 1.0), (1.0, 0.0)),),
@@ -113,8 +104,6 @@ SPECIMENS = [
         name="sparse vector variant 6",
         source=PAPER + "algorithm 6 (Chen et al. 2015)",
         why="It never stops, so every answer above the threshold costs again.",
-        claim={"epsilon": 1.0},
-        truth=math.inf,
         broken=variant_6,
         twin=variant_2,
         pairs=(((0.0,) * 8, (1.0,) * 4 + (-1.0,) * 4),),

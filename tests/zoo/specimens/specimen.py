@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scipy.special import ndtr
@@ -34,7 +34,7 @@ class Specimen:
         name: of the defect.
         source: who made or described it.
         why: in a sentence, what goes wrong.
-        claim: what the authors promise: epsilon (and delta), rho of zCDP or mu of Gaussian DP.
+        claim: what the authors promise: epsilon (and delta), rho of zCDP or mu of Gaussian DP; epsilon = 1 by default.
         truth: the smallest epsilon (rho, mu) that is true of the broken one, at the claimed delta, over all
             neighbours; `math.inf` where none is.
         broken, twin: (dataset, size) -> outputs, one for each draw. The twin meets the claim.
@@ -48,8 +48,8 @@ class Specimen:
     name: str
     source: str
     why: str
-    claim: Mapping[str, float]
-    truth: float
+    claim: Mapping[str, float] = field(default_factory=lambda: {"epsilon": 1.0})
+    truth: float = math.inf
     broken: Mechanism
     twin: Mechanism
     pairs: tuple[Pair, ...]

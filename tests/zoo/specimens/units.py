@@ -1,7 +1,5 @@
 """People with many rows: what escapes the bound on one person's rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -66,7 +64,6 @@ SPECIMENS = [
         name="noise of rows for people",
         source="folklore; the reverse of OpenDP 0.16's people with the noise of rows (run)",
         why="A person has three rows, and the noise hides one.",
-        claim={"epsilon": 1.0},
         truth=3.0,
         broken=row_count(1, 3),
         twin=row_count(3, 3),
@@ -77,7 +74,6 @@ SPECIMENS = [
         name="declared group size halved",
         source="opendp #2945",
         why="A size of 4 rows for each person reaches the noise as 2: epsilon is understated twice.",
-        claim={"epsilon": 1.0},
         truth=2.0,
         broken=row_count(2, 4),
         twin=row_count(4, 4),
@@ -88,7 +84,6 @@ SPECIMENS = [
         name="NULL units escape bounding",
         source="folklore",
         why="Rows without a unit are not bounded, and all eight of a person's may be such.",
-        claim={"epsilon": 1.0},
         truth=8.0,
         broken=with_nulls,
         twin=row_count(1, 1),
@@ -99,7 +94,6 @@ SPECIMENS = [
         name="join fan-out after bounding",
         source="Kotsogiannis et al. 2019 (PrivateSQL) on joins",
         why="Each person keeps one row, and then a join makes five of it.",
-        claim={"epsilon": 1.0},
         truth=5.0,
         broken=joined_after,
         twin=joined_before,
@@ -110,7 +104,6 @@ SPECIMENS = [
         name="stale truncation",
         source="opendp #2949",
         why="Groups were limited before the column was redefined; the limit is believed of the new column.",
-        claim={"epsilon": 1.0},
         truth=3.0,
         broken=stale_truncation,
         twin=fresh_truncation,
