@@ -190,7 +190,9 @@ def test_all_tables_that_are_read_are_named():
     assert set(query.sources) == {"a", "b", "c", "d"}
 
 
-@pytest.mark.parametrize("rows", [ROWS["orders"], ROWS["orders"].slice(0, 0)])
+@pytest.mark.parametrize(
+    "rows", [pytest.param(ROWS["orders"], marks=pytest.mark.long), ROWS["orders"].slice(0, 0)]
+)
 def test_several_public_rows_are_no_value_whatever_private_rows_there_are(rows):
     known = {**tables(), "orders": sf.scan(rows, privacy_unit="id")}
     for text in (
