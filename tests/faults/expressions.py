@@ -13,17 +13,17 @@ NUMBERS = "tests/engines/test_integers.py"
 
 FAULTS: list[Fault] = [
     # Whole numbers and decimals.
-    Fault("a difference is in the range of a sum", PARTS + "arithmetic.py",
+    Fault("a difference is in the range of a sum", PARTS + "safe_forms.py",
           "return least - right[1], most - right[0]", "return least + right[0], most + right[1]", NUMBERS),
-    Fault("a product is of numbers from zero on", PARTS + "arithmetic.py",
+    Fault("a product is of numbers from zero on", PARTS + "safe_forms.py",
           "return min(ends), max(ends)\n    if sign == \"%\":", "return 0, max(ends)\n    if sign == \"%\":", NUMBERS),
-    Fault("a product near the largest number is missing", PARTS + "arithmetic.py",
+    Fault("a product near the largest number is missing", PARTS + "safe_forms.py",
           'near = f"{kept} * (r - sign(r)) + {kept} * sign(r)"', 'near = "NULL::HUGEINT"', NUMBERS),
-    Fault("the smallest number over -1 stops", PARTS + "arithmetic.py",
+    Fault("the smallest number over -1 stops", PARTS + "safe_forms.py",
           "THEN r END\"\n    product", "OR true THEN r END\"\n    product", NUMBERS),
-    Fault("the amount of the smallest number stops", PARTS + "arithmetic.py",
+    Fault("the amount of the smallest number stops", PARTS + "safe_forms.py",
           "    if not fits(within, kind):\n        wide, within = _above_least(wide)", "    if False:\n        wide, within = _above_least(wide)", NUMBERS),
-    Fault("half a step is rounded beyond a type", PARTS + "arithmetic.py",
+    Fault("half a step is rounded beyond a type", PARTS + "safe_forms.py",
           "else (least - step // 2, most + step // 2)", "else (least, most)", NUMBERS),
     # Casts, and types that meet.
     Fault("a cast that fails stops", PARTS + "safe_parts.py",

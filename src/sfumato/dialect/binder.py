@@ -21,13 +21,7 @@ from sfumato.dialect.private_selects import inner_tables, private_parts
 from sfumato.dialect.public_groups import PublicGroups, form
 from sfumato.dialect.released_sql import FreeNames, Writer
 from sfumato.dialect.select_parser import read
-from sfumato.dialect.select_statement import (
-    Expression,
-    Item,
-    Statement,
-    StatementChecker,
-    WrittenAggregate,
-)
+from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker, WrittenAggregate
 from sfumato.dialect.sql_query import SqlQuery
 from sfumato.dialect.sql_tokens import Cursor, refusal
 from sfumato.dialect.subquery_columns import declared_tables

@@ -12,16 +12,7 @@ from collections.abc import Collection
 from sfumato.dialect.aggregate_calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, read_from
 from sfumato.dialect.group_keys import is_grouping, sets_of, spans_of_keys
-from sfumato.dialect.keywords import (
-    AFTER,
-    GROUPINGS,
-    INTERVALS,
-    NO_FORM,
-    PRIVATE,
-    STRATEGY,
-    meant,
-    refusals,
-)
+from sfumato.dialect.keywords import AFTER, GROUPINGS, INTERVALS, NO_FORM, PRIVATE, STRATEGY, meant, refusals
 from sfumato.dialect.options_clause import read_clause
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.public_groups import PublicGroups, public_groups

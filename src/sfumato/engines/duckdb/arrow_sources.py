@@ -17,12 +17,7 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, keep_open
-from sfumato.engines.duckdb.sanitized_columns import (
-    described,
-    parts,
-    within,
-    within_types,
-)
+from sfumato.engines.duckdb.sanitized_columns import described, parts, within, within_types
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, declared_rows, no_rows, owned
 from sfumato.errors import EngineError, in_own_words
 from sfumato.files import whole_source

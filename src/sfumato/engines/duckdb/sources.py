@@ -51,12 +51,7 @@ from sfumato.engines.duckdb.file_paths import (
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.sanitized_columns import (
-    described,
-    may_become_null,
-    sanitized_table,
-    within,
-)
+from sfumato.engines.duckdb.sanitized_columns import described, may_become_null, sanitized_table, within
 from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
 from sfumato.engines.duckdb.text_files import open_csv, open_json
 from sfumato.engines.duckdb.text_lines import checked_encoding

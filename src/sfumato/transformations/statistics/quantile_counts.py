@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
-from sfumato.framework import (
-    WHOLE,
-    Body,
-    GroupedIntegers,
-    L1Distance,
-    Linear,
-    Segment,
-    Transformation,
-)
+from sfumato.framework import WHOLE, Body, GroupedIntegers, L1Distance, Linear, Segment, Transformation
 from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.sql_text import double
 from sfumato.transformations.contribution_bounding import Values
