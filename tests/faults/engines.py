@@ -134,8 +134,6 @@ FAULTS = [
           "        if self._chosen:\n            ctes |= first_pairs", "        if False:\n            ctes |= first_pairs", f"{DEFINITION}::test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group[stages]"),
     Fault("workers of Beam do not choose groups", SQL + "bounding_sql.py",
           "        if self._chosen:\n            ctes |= first_pairs", "        if False:\n            ctes |= first_pairs", "tests/engines/test_beam.py::test_bundles_that_are_retried_or_cut_anew_draw_the_same_noise"),
-    Fault("workers of Spark do not choose groups", SQL + "bounding_sql.py",
-          "        if self._chosen:\n            ctes |= first_pairs", "        if False:\n            ctes |= first_pairs", f"{DEFINITION}::test_the_choice_of_groups_is_fresh_in_each_release_and_reaches_every_group[spark]", elsewhere=True),
     Fault("workers limit each part of a unit's rows by itself", SQL + "bounding_sql.py",
           'FROM {PARTIALS} GROUP BY {self._pair_keys}"}', 'FROM {PARTIALS} GROUP BY {self._pair_keys}, n"}', f"{NEIGHBOURS}[stages-laplace-everything]"),
     Fault("units count whole in each of their groups, and so on workers", SQL + "bounding_sql.py",
