@@ -56,5 +56,5 @@ def code_lines(source: str) -> int:
 
 
 def test_it_is_small() -> None:
-    """The goal is 600 lines; it may not grow."""
-    assert sum(code_lines(path.read_text()) for path in PACKAGE.glob("*.py")) <= 677
+    """The goal is 600 lines."""
+    assert sum(code_lines(path.read_text()) for path in PACKAGE.glob("*.py")) <= 600

@@ -22,15 +22,12 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         with open(arguments[0], encoding="utf-8") as file:
-            certificate, wrong = checked(json.load(file, object_pairs_hook=_fields))
+            found, wrong = checked(json.load(file, object_pairs_hook=_fields))
     except (OSError, ValueError, RecursionError) as error:
         print(f"{arguments[0]} cannot be read: {error}", file=sys.stderr)
         return 2
-    if certificate is None or wrong:
-        print("\n".join(f"Refused: {one}" for one in wrong))
-        return 1
-    print(report(certificate))
-    return 0
+    print(report(found) if found and not wrong else "\n".join(f"Refused: {one}" for one in wrong))
+    return int(bool(wrong))
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

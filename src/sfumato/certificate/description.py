@@ -9,59 +9,54 @@ from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any
 
-Description = Mapping[str, Any]
+Description = dict[str, Any]
 
 # A record has exactly these fields, each with its form: a scalar, a record, or values between quotes. "?"
 # adds null; "*" makes a list, "+" one that is not empty, "%" an object from names. "@" includes the fields of
-# another record. A name with a dot is one of several records: a first field without a form says which.
+# a record above. A name with a dot is one of several records: a first field without a form says which.
 GRAMMAR = """
-description: version:version unit:text neighbours:'one_unit'|'one_answer' @claim parts:part+
-claim: epsilon:positive delta:chance
-
-part.groups: kind @claim groups:limits statistics:statistic+ choices:choice* noise:noise selection:selection?
-limits: keys:'public'|'private'|'brought' @most beyond:'sample'|'scale'
-most: shown:count? per_unit:count? total_rows:count?
-part.largest_groups: kind @claim keys:'public'|'private' @range @picks noise:law?
-range: lower:steps upper:steps
-picks: rate:positive picks:count candidates:count? margin:whole?
-law: law:'laplace'|'gaussian' scale:positive
-part.survey: kind @claim one:positive_steps strata:count @law
-
-number: name:text one:positive_steps
-sum: name:text @range centre:steps
-statistic.units: kind @number
-statistic.rows: kind @number rows:count
-statistic.values: kind @number rows:count column:text
-statistic.vector_rows: kind @number rows:count
-statistic.row_sums: kind @sum rows:count column:text nulls:number? squares:squares?
-squares: name:text bits:bits centre:steps
-statistic.unit_sum: kind @sum missing:flag
-statistic.distinct: kind @number values:count matched:flag
-statistic.cross: kind rows:count complete:number? columns:column+ pairs:pair*
-column: @sum square_centre:steps
-pair: name:text first:whole second:whole
-statistic.weighted: kind name:text rows:count weight:positive_steps values:products?
-products: @sum bits:bits
-statistic.bins: kind names:text+ one:positive_steps weight:positive_steps rows:count?
-statistic.nodes: kind @number rows:count levels:count
-statistic.vector: kind name:text length:count radius:positive_steps ball:'l1'|'l2'|'linf' rows:count?
-statistic.margin: kind @number rows:count rank:share bits:bits
-
-choice.quantiles: kind name:text rows:count one:positive_steps scale:positive targets:target+
-target: rank:share within:flag
-
-noise.independent: shape law:'laplace'|'gaussian' scales:positive%
-noise.k_norm: shape joint:flag body:'cone'|'cube' units:flag order:text+ scales:positive%
-noise.centred_gaussian: shape scales:positive% counts:count_weight+ common:positive fine_bits:bits
-count_weight: name:text weight:count
-noise.levels_gaussian: shape scales:positive% levels:level+
-level: size:positive totals:total+
-total: cells:count times:count
-noise.series_gaussian: shape scales:positive% series:count weights:whole+ weight_bits:bits
-noise.tree_laplace: shape scales:positive% series:count steps:count blocks:count+
-
-selection.truncated_geometric: kind @claim pre_threshold:count
-selection.threshold: kind name:text threshold:count pre_threshold:count
+claim epsilon:positive delta:chance
+description.one_unit neighbours version:version unit:text @claim parts:part+
+description.one_answer neighbours version:version unit:text @claim parts:survey+
+limit keys:'public'|'private'|'brought' shown:count? per_unit:count? total_rows:count? beyond:'sample'|'scale'
+range lower:steps upper:steps
+picks rate:positive picks:count candidates:count? margin:whole?
+law law:'laplace'|'gaussian' scale:positive
+part.groups kind @claim groups:limit statistics:statistic+ choices:choice* noise:noise selection:selection?
+part.largest_groups kind @claim keys:'public'|'private' @range @picks noise:law?
+survey kind:'survey' @claim one:positive_steps strata:count @law
+number name:text one:positive_steps
+sum name:text @range centre:steps
+statistic.units kind @number
+statistic.rows kind @number rows:count
+statistic.values kind @number rows:count column:text
+statistic.vector_rows kind @number rows:count
+statistic.row_sums kind @sum rows:count column:text nulls:number? squares:squares?
+squares name:text bits:bits centre:steps
+statistic.unit_sum kind @sum missing:flag
+statistic.distinct kind @number values:count matched:flag
+statistic.cross kind rows:count complete:number? columns:column+ pairs:pair*
+column @sum square_centre:steps
+pair name:text first:whole second:whole
+statistic.weighted kind name:text rows:count weight:positive_steps values:products?
+products @sum bits:bits
+statistic.bins kind names:text+ one:positive_steps weight:positive_steps rows:count?
+statistic.nodes kind @number rows:count levels:count
+statistic.vector kind name:text length:count radius:positive_steps ball:'l1'|'l2'|'linf' rows:count?
+statistic.margin kind @number rows:count rank:share bits:bits
+choice.quantiles kind name:text rows:count one:positive_steps scale:positive targets:target+
+target rank:share within:flag
+noise.independent shape law:'laplace'|'gaussian' scales:positive%
+noise.k_norm shape joint:flag body:'cone'|'cube' units:flag order:text+ scales:positive%
+noise.centred_gaussian shape scales:positive% counts:count_weight+ common:positive fine_bits:bits
+count_weight name:text weight:count
+noise.levels_gaussian shape scales:positive% levels:level+
+level size:positive totals:total+
+total cells:count times:count
+noise.series_gaussian shape scales:positive% series:count weights:whole+ weight_bits:bits
+noise.tree_laplace shape scales:positive% series:count steps:count blocks:count+
+selection.truncated_geometric kind @claim pre_threshold:count
+selection.threshold kind name:text threshold:count pre_threshold:count
 """
 
 
@@ -74,8 +69,7 @@ class CertificateError(ValueError):
     """
 
     def __init__(self, where: str, problem: str) -> None:
-        self.where = where
-        self.problem = problem
+        self.where, self.problem = where, problem
         super().__init__(repr(f"{where or 'description'}: {problem}")[1:-1])  # one line, whatever the names
 
 
@@ -98,8 +92,7 @@ def take(steps: int) -> None:
 def limit_steps(description: Mapping[str, Any]) -> None:
     """Start to count steps, first those of sums: exact numbers may have all their denominators in common."""
     _steps_left.set(_MOST_STEPS)
-    exact = {*_QUOTED.findall(json.dumps(description))}
-    take(len("".join(exact)) ** 2 >> 14)
+    take(len("".join({*_QUOTED.findall(json.dumps(description))})) ** 2 >> 14)
 
 
 # For each scalar what it is, for messages; its type (fractions are texts); and which values it admits.
@@ -116,21 +109,15 @@ SCALARS: Mapping[str, tuple[str, type, Callable[[Any], bool]]] = {
     "share": ('a number from 0 to 1 as "p/q"', Fraction, lambda x: 0 <= x <= 1),
     "chance": ('a number from 0 to below 1 as "p/q"', Fraction, lambda x: 0 <= x < 1),
 }
-_EXACT = re.compile(r"(0|-?[1-9][0-9]{0,2999})(?:/([1-9][0-9]{0,2999}))?", re.ASCII)
+_EXACT = re.compile(r"(0|-?[1-9][0-9]{0,2999})(/[1-9][0-9]{0,2999})?", re.ASCII)
 _QUOTED = re.compile(r'"[-0-9/]+"', re.ASCII)
 
 
-def _record(name: str, records: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a record, and their forms."""
-    found, kind = dict[str, str](), name.partition(".")[2]
-    for field in records[name].split(" "):
-        own, _, form = field.partition(":")
-        found |= _record(own[1:], records) if own[0] == "@" else {own: form or f"'{kind}'"}
-    return found
-
-
-_LINES = dict(line.split(": ", 1) for line in GRAMMAR.splitlines() if line)
-RECORDS = {name: _record(name, _LINES) for name in _LINES}
+RECORDS = dict[str, dict[str, str]]()
+for _record, *_entries in map(str.split, GRAMMAR.strip().splitlines()):
+    RECORDS[_record], _kind = {}, repr(_record.partition(".")[2])
+    for _field, _, _form in (entry.partition(":") for entry in _entries):
+        RECORDS[_record] |= RECORDS[_field[1:]] if _field[0] == "@" else {_field: _form or _kind}
 # Which field says which record it is, where it is one of several.
 TAGS = {name.partition(".")[0]: next(iter(fields)) for name, fields in RECORDS.items() if "." in name}
 
@@ -145,15 +132,11 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
     Raises:
         CertificateError: a field is missing, unknown, or not of its form.
     """
-    if form in SCALARS:
-        what, kind, admitted = SCALARS[form]
-        if kind is Fraction and isinstance(value, str) and (found := _EXACT.fullmatch(value)):
-            value = Fraction(int(found[1]), int(found[2] or 1))
-        own = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
-        require(own and admitted(value), where, f"expected {what}")
-        return value
-    if form[0] == "'":
-        require(isinstance(value, str) and f"'{value}'" in form.split("|"), where, f"expected {form}")
+    if form in SCALARS or form[0] == "'":
+        what, kind, admitted = SCALARS.get(form) or (form, str, lambda x: f"'{x}'" in form.split("|"))
+        if kind is Fraction and isinstance(value, str) and _EXACT.fullmatch(value):
+            value = Fraction(value)
+        require(type(value) is kind and admitted(value), where, f"expected {what}")
         return value
     base, many, prefix = form[:-1], form[-1], f"{where}." if where else ""
     if many == "?":
@@ -162,12 +145,10 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
         require(isinstance(value, list) and len(value) >= (many == "+"), where, "expected a list")
         return [read(one, base, f"{where}[{i}]") for i, one in enumerate(value)]
     require(isinstance(value, dict), where, "expected an object")
-    if many == "%":
-        return {name: read(one, base, f"{prefix}{name}") for name, one in value.items()}
     if form in TAGS:
-        tag, kind = TAGS[form], value.get(TAGS[form])
-        form = f"{form}.{kind if isinstance(kind, str) else ''}"
+        tag, form = TAGS[form], f"{form}.{value.get(TAGS[form])}"
         require(form in RECORDS, prefix + tag, "missing or unknown")
-    wrong = sorted({*RECORDS[form]} ^ {*value})
+    fields = dict.fromkeys(value, base) if many == "%" else RECORDS[form]
+    wrong = sorted({*fields} ^ {*value})
     require(not wrong, where, f"missing or unknown fields: {', '.join(wrong)}")
-    return {name: read(value[name], own, prefix + name) for name, own in RECORDS[form].items()}
+    return {name: read(value[name], own, prefix + name) for name, own in fields.items()}
