@@ -269,7 +269,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
     Remaining(epsilon=0.25, delta=0.0, share=0.25)
     >>> budget.spend("0.5")
     Traceback (most recent call last):
-    sfumato.errors.BudgetError: epsilon='0.5' is more than is left of the budget: 0.25, so that 0.25 is...
+    sfumato.errors.BudgetError: epsilon='0.5' is more than is left of the budget: 0.25 is left, and 0.25...
 
     Source:
         docs/proofs/budget.md, after Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and
