@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import databases
+from sfumato.engines.duckdb import databases, source
 from sfumato.engines.sql import check_no_secret
 from sfumato.errors import EngineError, SfumatoError, SqlError
 
@@ -304,4 +304,4 @@ def test_postgresql_says_what_is_wrong(server):
     with pytest.raises(EngineError) as caught:
         asked.release(epsilon=1).to_arrow()
     assert "hunter2" not in str(caught.value) and caught.value.__context__ is None
-    assert databases._open.get() is None
+    assert source._open.get() is None
