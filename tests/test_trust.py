@@ -217,6 +217,7 @@ def on_beam(folder: Path) -> None:
 LONG = [pytest.param(one, marks=pytest.mark.long) for one in (of_files, on_beam)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", [in_memory, *LONG])
 def test_what_runs_between_rows_and_noisy_numbers_is_on_the_page(release, tmp_path):
     watched = Watched()

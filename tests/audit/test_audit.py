@@ -71,6 +71,7 @@ def test_a_state_that_wears_off_is_no_violation():
     assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=1500).violated
 
 
+@pytest.mark.long
 def test_small_shifts_of_many_coordinates_are_found_by_a_score():
     """Each coordinate keeps epsilon = 0.2; all of them together, of either sign, do not keep 1."""
     source, sides = rng(), np.where(np.arange(50) % 2, 0.5, -0.5)

@@ -144,6 +144,7 @@ def test_very_small_deltas():
     assert loss.delta(loss.epsilon("1e-100")) <= F("1e-100")
 
 
+@pytest.mark.long
 def test_extremes_stay_upper_bounds_and_quick():
     assert Loss(laplace=((F(10**6), 100),)).delta("1e-3") > F(99, 100)
     assert Loss(laplace=((F(1, 10**9), 10_000),), gaussian=F(1, 10**14)).delta(1) < F(1, 10**20)

@@ -89,6 +89,7 @@ def test_private_largest_groups_at_extreme_deltas_are_certified_or_refused_with_
             assert certified([plan]).delta <= Fraction(delta)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [4, *(pytest.param(n, marks=pytest.mark.long) for n in range(20, 23))])
 def test_what_is_proved_is_what_the_map_says(seed):
     """At most the map, and near to it: 1% in epsilon for pure plans, and 2% in delta for others."""
@@ -110,6 +111,7 @@ def test_what_is_proved_is_what_the_map_says(seed):
     assert compared > 2
 
 
+@pytest.mark.long
 def test_what_is_proved_of_the_largest_groups_is_what_their_map_says():
     """Both say the same, pure or not, and no more than the budget that is charged."""
     compared = Counter()
@@ -140,6 +142,7 @@ def test_the_map_of_the_largest_groups_is_of_what_is_drawn():
             assert loss.basic_epsilon > plan.epsilon or loss.delta(plan.epsilon) > plan.delta
 
 
+@pytest.mark.long
 def test_the_map_of_largest_groups_takes_numbers_of_units():
     drawn = [plan.measurement for plan in plans_of_largest(7, 60)]
     public, private = (

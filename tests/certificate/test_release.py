@@ -270,6 +270,7 @@ def test_parts_that_follow_from_earlier_ones_stay_within_a_claim():
     assert budget.remaining.epsilon == 2
 
 
+@pytest.mark.long
 def test_a_release_describes_its_looks_and_diagnostics():
     """The description of a release has all that it paid for, and what it claims is what it spent."""
     asked = by_town().agg(total=sf.sum("x", lower="auto", upper="auto"))

@@ -102,6 +102,7 @@ def judge(chance: random.Random) -> None:
         check_meaning(made, of)
 
 
+@pytest.mark.long
 @given(CHANCE)
 @settings(max_examples=2, **SETTINGS)
 def test_generated_questions(chance: random.Random) -> None:

@@ -96,6 +96,7 @@ def beside_all_choices(bounds, of_sums):
                 assert cell.choice[i] == pytest.approx(sqrt(variance), rel=rough, abs=1e-5), (name, town)
 
 
+@pytest.mark.long
 def test_of_chosen_rows_bias_and_deviation_are_those_of_all_choices():
     """Of counts, units and sums they are exact; of sums within bounds that no choice reaches, too."""
     beside_all_choices(WIDE, 1e-6)

@@ -44,6 +44,7 @@ def by_movie(schema=SCHEMA, **aggregates):
 THREADS = ["--runner=FnApiRunner"]
 
 
+@pytest.mark.long
 @flakiness
 @pytest.mark.parametrize(
     "options", [(), pytest.param(("--runtime_type_check",), marks=pytest.mark.long)], ids=["", "types"]

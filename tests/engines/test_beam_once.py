@@ -140,6 +140,7 @@ def files_of(table: str, *options: str) -> list[list[str]]:
         return [path.read_text().split() for path in sorted(Path(folder).glob("released*"))]
 
 
+@pytest.mark.long
 def test_the_order_of_groups_and_files_tells_nothing_of_rows():
     """A shard that a person is in was given out first, on commit eb37468."""
     assert files_of("one person") == files_of("many") == files_of("nobody")

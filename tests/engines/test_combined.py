@@ -72,6 +72,7 @@ def chain(name: str, v, p, as_file=lambda name, rows: rows) -> sf.Table:
     return CHAINS[name](*tables, sf.public(REGIONS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(CHAINS, 4))
 @given(
     st.lists(visits, max_size=25),
@@ -104,6 +105,7 @@ doubles = st.floats(width=64) | st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(st.lists(doubles, min_size=1, max_size=30), st.randoms(use_true_random=False))
 @settings(max_examples=8, deadline=None)
 def test_sums_of_doubles_are_exact_where_they_can_be_and_no_order_changes_them(values, chance):

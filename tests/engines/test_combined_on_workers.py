@@ -61,6 +61,7 @@ UNITS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.long] * (k != "floats")) for k in UNITS])
 def test_units_and_foreign_keys_of_every_kind_meet(kind, fixed_salt):
     left, right, values = UNITS[kind]
@@ -92,6 +93,7 @@ def test_a_foreign_key_meets_its_owner_on_one_worker_though_zero_has_two_signs(f
     assert found[0] == found[1] and found[0][0][0]["rows"] == 1
 
 
+@pytest.mark.long
 def test_public_tables_of_every_kind_are_sent(tmp_path, fixed_salt):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as session:
         session.execute(

@@ -57,6 +57,7 @@ def chain(name: str, v: Any, p: Any) -> Any:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.long] * (n != "left join on more")) for n in CHAINS]
 )

@@ -100,6 +100,7 @@ def expected_counts(values, frame, far, down):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["BIGINT", "DECIMAL(9,2)"])
 @pytest.mark.parametrize("frame", some(FRAMES, 4), ids=" AND ".join)
 def test_frames_have_the_rows_that_are_meant_also_where_many_are_equal(kind, frame):

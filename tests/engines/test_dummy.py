@@ -106,6 +106,7 @@ def written(rows: pa.Table, path: Path) -> Any:
     return made.get(path.suffix, path)
 
 
+@pytest.mark.long
 def test_rows_follow_from_declarations_alone(tmp_path, unread):
     """The same for other rows of every kind of source; and others for a seed."""
     for kind in ("parquet", "csv", "duckdb", "relation", "lazy", "pandas"):
@@ -141,6 +142,7 @@ CATALOG = {
 SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 2, max_rows_per_group = 3) "
 
 
+@pytest.mark.long
 def test_a_catalog_whose_files_are_not_there(unread):
     catalog = sf.catalog(CATALOG)
     with pytest.raises(EngineError, match="there is no file"):
@@ -162,6 +164,7 @@ def test_a_catalog_whose_files_are_not_there(unread):
     assert isinstance(made.public("products"), PublicTable) and made.check().ok
 
 
+@pytest.mark.long
 def test_nothing_of_a_budget_is_spent():
     budget, table = sf.Budget(epsilon=3, delta="1e-6"), dummy().bound(rows=1)
     mean = sf.mean("price", lower="auto", upper="auto")

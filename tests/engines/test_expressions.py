@@ -87,6 +87,7 @@ def check_total(connection: duckdb.DuckDBPyConnection, chance: random.Random, de
         connection.execute(select).fetchall()
 
 
+@pytest.mark.long
 def test_some_expressions_cannot_raise(awkward):
     chance = random.Random(8)
     for _ in range(100):
@@ -284,6 +285,7 @@ def test_an_expression_has_the_value_that_it_says():
             assert all(same_value(*pair) for pair in zip(expected, found, strict=True)), (text, found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["greatest", "least"])
 def test_the_largest_of_several(openers, name):
     """DuckDB copies the plan where units are cut to some groups, and took two equal ones for one named argument."""
@@ -387,6 +389,7 @@ def comparisons(name: str) -> list[str]:
     return [*made, f"{name} IS NOT NULL"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n == "da" else pytest.mark.long) for n in COMPARED]
 )

@@ -184,6 +184,7 @@ def nested(values: pa.Array) -> dict[str, pa.Array]:
     return lists
 
 
+@pytest.mark.long
 def test_a_nested_value_is_the_same_whatever_is_beside_it():
     """A dictionary that a batch shares among its rows has the bad texts of all."""
     for bad in (BAD_TEXT, BAD_TIME, pa.DictionaryArray.from_arrays(FIVE, BAD_TEXT)):
@@ -194,6 +195,7 @@ def test_a_nested_value_is_the_same_whatever_is_beside_it():
             assert sound == [True, False, False, False, False], shape
 
 
+@pytest.mark.long
 def test_lists_of_codes_of_which_all_but_one_are_empty(tmp_path):
     """DuckDB stopped unless one of the first rows had a value: in memory, in Parquet, and of enumerations."""
     kinds = {

@@ -168,6 +168,7 @@ def test_groups_that_are_noised_apart_or_twice_are_refused(case):
 # The law of what is released.
 
 
+@pytest.mark.long
 def test_no_row_changes_the_types_of_what_comes_together():
     """Huge sums, NaN, a NULL among the keys, shards without a row, no row at all."""
     schema = SCHEMA.set(1, pa.field("g", pa.string())).append(pa.field("i", pa.int64()))

@@ -60,6 +60,7 @@ def texts_of(path: Path) -> list[str]:
     return [node.value for node in constants if isinstance(node.value, str)]
 
 
+@pytest.mark.long
 def test_one_module_writes_every_order():
     found: dict[str, list[str]] = {}
     for path in ENGINES.rglob("*.py"):

@@ -79,6 +79,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(CHAINS, 8))
 @given(customers, orders, lines, st.sets(st.sampled_from([p for p in PERSONS if p is not None])))
 @settings(max_examples=3, deadline=None)

@@ -36,6 +36,7 @@ def opened():
     return [sf.scan(rows, privacy_unit="id") for rows in (ORDERS, PEOPLE)]
 
 
+@pytest.mark.long
 def test_sql_that_keeps_units_apart():
     found = sf.check(SQL, tables=tables(), splits=2, removed=4)
     assert found.ok and found.units == 42 and len(found.splits) == 2 and len(found.moved) == 4
@@ -84,6 +85,7 @@ def test_a_defect_in_bounding_is_found(monkeypatch):
     assert "WRONG one unit less: for 33 of 51 units, exact numbers move by up to 3 times" in str(found)
 
 
+@pytest.mark.long
 def test_a_failure_that_one_unit_decides_about_is_found(monkeypatch):
     """A number of rows in 8 bits: the query fails with the unit that has 200, and answers without it."""
 

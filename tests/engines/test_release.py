@@ -90,6 +90,7 @@ TYPES = {
 }
 
 
+@pytest.mark.long
 def test_units_of_every_type(local_engine):
     for kind, own in TYPES.items():
         values = [*own, *own, None, None]

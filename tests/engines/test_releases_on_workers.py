@@ -74,6 +74,7 @@ def automatic(rows):
     return table.agg(mean=mean, total=total)
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=12, because="runs of noise with a probability below 1e-13, of scales below 0.02")
 @pytest.mark.parametrize("kind", ["duckdb", pytest.param("spark", marks=pytest.mark.long)])
 def test_bounds_are_found_on_every_engine_that_has_rows(kind, request):

@@ -220,6 +220,7 @@ LABELLED = {
 }
 
 
+@pytest.mark.long
 def test_an_enum_is_text_whatever_order_its_type_has(tmp_path):
     """The labels of a type may be all people's values, as may their order be."""
     for number, (value, kind) in enumerate(LABELLED.items()):

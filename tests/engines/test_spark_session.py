@@ -85,6 +85,7 @@ def test_which_python_workers_run(machine, java, master, setting, variable, run)
     assert sfumato.spark.session().sparkContext.pythonExec == run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("thread", [False, True])  # each thread of Python has one of Java
 def test_a_session_that_runs_is_given_again_and_says_what_it_can_no_longer_take(spark, settings, thread):
     shuffles = "spark.sql.shuffle.partitions"

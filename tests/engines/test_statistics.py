@@ -50,6 +50,7 @@ def test_an_engine_computes_the_definition(engine, case):
     assert same(evaluated(opened, one.query()), definition(one))
 
 
+@pytest.mark.long
 @generated(
     40,
     local=True,
@@ -114,6 +115,7 @@ def divisible(statistic: tf.Statistic) -> tf.Statistic:
     return statistic
 
 
+@pytest.mark.long
 @generated(20, local=True, case=lambda engine: cases(engine, binding=True), data=lambda engine: st.data())
 def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(engine, case, data):
     opened, chosen = engine(case.columns), some_keys(case, data)
@@ -217,6 +219,7 @@ def test_rows_without_a_unit_are_dropped(local_engine, kind):
         assert found == {(0,) if keys else (): {"units": 2, "rows": 2, "sum.total": 4}}, (keys, groups)
 
 
+@pytest.mark.long
 def test_names_that_an_engine_might_use_itself(local_engine):
     names = ["u", "k0", "n", "v:u", "units", "rows", "leaf", "weight", "input", "pairs", "kept", "sums", "m",
              'q"uote', "semi;colon--", "SELECT", "é", "k0.tree", "public_keys", "counted", "nothing"]  # fmt: skip

@@ -335,6 +335,7 @@ def json_with(line: bytes, at: int = 60) -> bytes:
     return b"\n".join([*objects[:at], line, *objects[at:]]) + b"\n"
 
 
+@pytest.mark.long
 def test_a_hostile_line_changes_no_other_row(tmp_path):
     """Of declared types nothing follows from rows; a hostile line is in the middle, or first."""
     for name, line in CSV_LINES.items():

@@ -163,6 +163,7 @@ def generated_rows(query: str, o: pa.Table, p: pa.Table, reordered: bool = False
     return made_rows.rows_of(known["o"].sql(query, tables=known), reordered)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 3, *(pytest.param(i, marks=pytest.mark.long) for i in range(4, 50))])
 def test_generated_sql_has_the_rows_of_duckdb_and_of_each_half(seed):
     chance = random.Random(seed)

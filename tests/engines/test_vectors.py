@@ -59,6 +59,7 @@ def wrong(opened: Any, values: list[list[float]]) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_units_add_what_the_definition_says(openers):
     for name in ("duckdb", "stages"):
         assert not wrong(openers(name)(table(rows())), rows())

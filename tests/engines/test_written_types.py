@@ -116,6 +116,7 @@ CASES = [
 FIRST_TIER = {("private", 126, LARGEST_LIMIT), ("scaled", LARGEST_LIMIT, LARGEST_LIMIT)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few_rows", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("kind", "groups", "rows"),

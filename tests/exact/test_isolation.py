@@ -35,6 +35,7 @@ def assert_same(hostile, parts):
         assert other[part] == clean[part], part
 
 
+@pytest.mark.long
 def test_draws_and_laws_are_the_same_bits_in_a_hostile_process():
     """Before, seeded Laplace noise of scale 1000 began with -3 in place of -31, or nothing ended."""
     assert computed("laws", "draws")["draws"][0].startswith("[-31, ")

@@ -108,6 +108,7 @@ ODD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*ODD][:3] + later(*zip([*ODD][3:], strict=True)))
 @pytest.mark.parametrize(
     ("make", "magnitudes"),

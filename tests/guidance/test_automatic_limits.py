@@ -49,6 +49,7 @@ def test_limits_are_those_of_the_table(keys, each):
     assert release.explain().to_dict()["found"][0]["value"] == {"groups": 6, "rows": each}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("most", "rows", "each", "left_out"),
     [

@@ -161,6 +161,7 @@ def test_drawn_once_in_one_place(in_child):
     assert release.spent == (1.0, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rows",
     [

@@ -91,6 +91,7 @@ def test_errors_and_bars_are_those_of_many_releases(case):
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
 
 
+@pytest.mark.long
 def test_means_are_checked_and_said():
     one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]})
     (note,) = [note for note in one.preview(epsilon=1, units=100, means={"x": "1/3"}).notes if "mean" in note]

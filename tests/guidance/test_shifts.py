@@ -280,6 +280,7 @@ def quantile_shift(x, rank, lower, upper, kept=KEPT):
     return limited - quantile_of(wide(x, lower, upper), rank, np.ones(len(x)))
 
 
+@pytest.mark.long
 @STILL
 def test_quantiles_have_a_shift_of_their_value(all_rows):
     found = shifts(
@@ -340,6 +341,7 @@ def limited_rows(most):
     return part, np.where(rows <= most, 1, 1 - none)
 
 
+@pytest.mark.long
 @STILL
 def test_units_and_their_sums_with_a_limit_of_rows_in_all(all_rows):
     table = rows_of_towns().group_by("town", keys=list(range(10))).bound(total_rows=3)
@@ -354,6 +356,7 @@ def test_units_and_their_sums_with_a_limit_of_rows_in_all(all_rows):
     assert found["people"].shift - found["n"].shift > 0.03
 
 
+@pytest.mark.long
 @STILL
 @pytest.mark.parametrize("entries", [65, pytest.param(4_096, marks=pytest.mark.long)])
 def test_vectors_of_any_length_have_their_shift(entries, all_rows):

@@ -122,6 +122,7 @@ def test_what_a_unit_moves_is_in_the_cone(statistics):
     assert max(found) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("margin", BESIDE)
 def test_a_margin_is_positive_where_places_are_on_both_sides_of_the_quantile(margin):
     for units in product(UNIT[:5], repeat=4):
@@ -181,6 +182,7 @@ def test_without_bars_there_is_one_place_and_nothing_beside_it():
         assert bar["q_50"] == max(row["q_50"], 50 - row["q_50"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", ["alone", "two columns"])
 def test_quantiles_are_near_and_bars_hold_them(asked):
     column, rank, name = ("x", 0.5, "q") if asked == "alone" else ("n", 0.9, "o")

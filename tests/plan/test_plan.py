@@ -120,6 +120,7 @@ def of_numbers(plan: Plan) -> Transformation:
     return bounding >> per_group(statistics, groups=groups, together=metric)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_no_unit_moves_a_plan_by_more_than_its_map_and_one_moves_it_as_far(case):
     """Where squares are asked the map allows for half a step of rounding more than can be (see

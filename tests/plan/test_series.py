@@ -185,6 +185,7 @@ def test_questions_that_are_refused(made):
 TOTALS = {"total": sf.cumulative(sf.count()), "s": sf.cumulative(sf.sum("x", lower=0, upper=2))}
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the words are seeded")
 @pytest.mark.parametrize("groups", [1, pytest.param(WEEKS, marks=pytest.mark.long)])
 def test_bars_of_totals_without_delta_hold(groups):

@@ -28,6 +28,7 @@ def cut(groups=2, **asked):
 # Where limits or bounds can bind, and where they cannot.
 
 
+@pytest.mark.long
 @NOTHING
 @pytest.mark.parametrize(
     "question, bias",

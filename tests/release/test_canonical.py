@@ -152,6 +152,7 @@ def test_what_means_the_same_has_the_same_bytes(why):
     assert len(forms) == 1, [text.decode() for text in forms]
 
 
+@pytest.mark.long
 def test_what_means_something_else_has_others():
     forms = [of_chain(BASE), *(made() for made in OTHER.values())]
     assert len(set(forms)) == len(forms)

@@ -89,6 +89,7 @@ def logged(rows: pa.Table, caplog: pytest.LogCaptureFixture, folder: Any) -> lis
     return lines
 
 
+@pytest.mark.long
 def test_neighbours_have_the_same_log(caplog, tmp_path):
     first = logged(ROWS, caplog, tmp_path)
     assert first == logged(pa.concat_tables([ROWS, PERSON]), caplog, tmp_path)

@@ -82,6 +82,7 @@ def test_ends_fail_no_more_often_than_stated(tail):
         assert max(law[k - half > mean].sum(), law[k + half < mean].sum()) <= tail * (1 + 1e-9)
 
 
+@pytest.mark.long
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 50), st.floats(0, 50), st.sampled_from(TAILS))
 @settings(max_examples=60, deadline=None)
 def test_more_noise_makes_no_interval_narrower(ones, zeros, more, less, tail):
@@ -154,6 +155,7 @@ def missed(release, truth, **options):
 COUNTED = pytest.mark.flakiness(k=13, because="a binomial tail of 1e-14 for each of seven outputs")
 
 
+@pytest.mark.long
 @COUNTED
 @pytest.mark.parametrize(
     "noise, size, beyond", [("laplace", 4, "sample"), ("gaussian", 60, "sample"), ("k_norm", 60, "scale")]

@@ -101,6 +101,7 @@ def check_same(far, near, chain):
     assert cost == here.release(**options).spent
 
 
+@pytest.mark.long
 @SILENT
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_query(ann, name):
@@ -254,6 +255,7 @@ def check_alike(services, path, body, rows=False):
     return one.status_code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -271,6 +273,7 @@ def test_chains_of_neighbouring_tables(services, name):
     assert check_alike(services, "/v1/ask", body | {"units": []}) == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [40, pytest.param(6, marks=pytest.mark.long)])
 def test_hostile_chains_are_refused_in_words_and_alike(services, step):
     seen, every = Counter(), bodies()

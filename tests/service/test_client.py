@@ -163,6 +163,7 @@ def test_rows_columns_and_frames_are_those_of_a_release(place):
         ann.sql(f"SELECT n * n AS squared FROM ({QUERY})").frame(errors=True)
 
 
+@pytest.mark.long
 def test_connections_that_are_silent_or_slow_are_closed(tmp_path):
     """A head that never ends, and one that is not begun; a body that does not come is an error."""
     service = LocalService(tmp_path, arrival=0.4)

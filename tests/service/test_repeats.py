@@ -136,6 +136,7 @@ OTHERS: list[dict[str, Any]] = [
 SAME = ASK.replace("town,", "  TOWN  AS town, /* so */").replace("epsilon = 1, delta", "epsilon = 1.0, delta")
 
 
+@pytest.mark.long
 def test_another_query_is_paid_and_one_of_the_same_meaning_is_not(shop):
     shop.asks()
     assert shop.repeats(SAME) == 4 and shop.paid == 1

@@ -118,6 +118,7 @@ def test_joint_draws_of_a_group_follow_its_laws(cone):
         assert distance(row, joint(noise, i)) < massart(4000) < distance(row, joint(wrong, i))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cone", [Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))], ids=str
 )
