@@ -54,7 +54,7 @@ SOURCES = {
     "a hard link": ("rows.parquet", ("link", "rows.parquet", "out.parquet"), "out.parquet"),
     "the link that is read": ("in.parquet", ("symlink", "rows.parquet", "in.parquet"), "in.parquet"),
     "through a linked folder": ("more/a.parquet", ("symlink", "more", "other"), "other/a.parquet"),
-    "one of many": ("more/*.parquet", None, "more/b.parquet"),
+    "a link to one of many": ("more/*.parquet", ("symlink", "more/a.parquet", "out.parquet"), "out.parquet"),
     "one more of many": ("more/*.parquet", None, "more/c.parquet"),
     "one more, through a linked folder": ("more/*.parquet", ("symlink", "more", "other"), "other/c.parquet"),
     "one more behind a linked folder": ("*/*.parquet", ("symlink", "/outside", "other"), "/outside/c.parquet"),
@@ -64,7 +64,14 @@ SOURCES = {
 }  # fmt: skip
 
 
-QUICK = "dots", "a link to it", "a hard link", "one more of many", "a link to a database"
+QUICK = (
+    "dots",
+    "a link to it",
+    "a hard link",
+    "a link to one of many",
+    "one more of many",
+    "a link to a database",
+)
 
 
 @pytest.mark.parametrize(
