@@ -250,6 +250,7 @@ def test_a_damaged_file(tmp_path):
     refused(lambda: sf.scan(path, privacy_unit="id"))
 
 
+@pytest.mark.long
 def test_memory_that_runs_out(monkeypatch):
     rows = pa.table({"id": range(200_000), "k": [f"{MARK} {i}" for i in range(200_000)]})
     asked = sf.scan(rows, privacy_unit="id").group_by("k").bound(groups=1, rows=1).agg(n=sf.count())
@@ -259,6 +260,7 @@ def test_memory_that_runs_out(monkeypatch):
     refused(asked.release(epsilon=1, delta=1e-6).to_arrow)
 
 
+@pytest.mark.long
 def test_a_worker_that_fails(monkeypatch):
     asked = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
     stages = Stages.of(DuckDBEngine.open(ROWS.schema.empty_table()), ROWS.schema, asked.plan.exact, 2)

@@ -50,6 +50,7 @@ def functions(name: str) -> list[Any]:
     return [getattr(home, name) for home in HOMES if callable(getattr(home, name, None))]
 
 
+@pytest.mark.long
 def test_calls_that_messages_suggest_are_there() -> None:
     seen = 0
     for call in suggested_calls():

@@ -91,6 +91,7 @@ def test_looks_are_shared(people, monkeypatch):
     assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
 
 
+@pytest.mark.long
 def test_questions_of_other_rows_share_no_look(people):
     tables = (people, people.filter("x > 5"))
     asked = [one.group_by("product", keys=PRODUCTS).bound(**OPEN).agg(n=sf.count()) for one in tables]
@@ -126,6 +127,7 @@ def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     assert budget.history == ()
 
 
+@pytest.mark.long
 def test_weights_move_epsilon(people):
     asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
     words = {"unsafe_words": SeededWords(3)}
@@ -237,6 +239,7 @@ def charged(monkeypatch, people):
     return looks, sum(drawn), len(read) == len(drawn)
 
 
+@pytest.mark.long
 def test_all_that_is_drawn_adds_up_to_the_budget(people, monkeypatch):
     """By what releases draw, whatever the advice says of itself; and nothing reads rows but these."""
     assert charged(monkeypatch, people) == (Fraction(1, 5), 1, True)

@@ -47,6 +47,7 @@ def test_too_little_noise_is_found(scale, most):
     assert 1 <= report.epsilon_lower <= 1 / scale
 
 
+@pytest.mark.long
 def test_enough_noise_is_not_found(scale=1):
     report = audit(exact_laplace_sum(1, scale), epsilon=1, pairs=PAIR, max_samples=20_000, alpha=SURE)
     assert not report.violated
@@ -84,6 +85,7 @@ def test_small_shifts_of_many_coordinates_are_found_by_a_score():
     assert "score" in report.witness.event
 
 
+@pytest.mark.long
 def test_a_tail_at_small_delta():
     """A value that only one side gives, with probability 1%, where delta is 0.1%."""
     source = rng()
@@ -124,6 +126,7 @@ def test_change_one():
 # The search over datasets.
 
 
+@pytest.mark.long
 def test_the_default_datasets_find_what_only_odd_values_show():
     source = rng()
 
@@ -136,6 +139,7 @@ def test_the_default_datasets_find_what_only_odd_values_show():
     assert len(report.edges) > 30
 
 
+@pytest.mark.long
 def test_user_level_pairs_find_units_with_many_rows():
     source = rng()
 

@@ -39,6 +39,7 @@ def clean(law, size, scale=FINE):
 # Right noise.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("law", "scale", "size"),
     [(Laplace, "0.4", 1000), (Gaussian, FINE, N)]

@@ -100,6 +100,7 @@ def asked(name):
     return lambda data: ask(data, **options).release(**claim, **more), claim
 
 
+@pytest.mark.long
 @KEPT
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[LONG] * (n not in QUICK)) for n in RELEASES])
 def test_releases_keep_their_claim(name):
@@ -118,6 +119,7 @@ def test_releases_break_a_smaller_claim(name):
     )
 
 
+@pytest.mark.long
 @FOUND
 def test_a_release_without_its_bound_is_found():
     """Rows are told to be units: 40 rows of one unit then count 40 times."""

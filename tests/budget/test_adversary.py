@@ -142,6 +142,7 @@ def shares_learnt(epsilon: str, delta: str) -> list[float]:
 LONGER = [pytest.param(*budget, marks=pytest.mark.long) for budget in BUDGETS[1:]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "delta"), [BUDGETS[0], *LONGER])
 def test_an_adversary_that_changes_sums_by_an_answer_learns_no_more_than_the_budget(epsilon, delta):
     found = shares_learnt(epsilon, delta)

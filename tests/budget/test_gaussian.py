@@ -64,6 +64,7 @@ def test_no_collapse_beyond_709():
     assert all(a > b > 0 for a, b in itertools.pairwise(sigmas))
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(st.floats(1e-6, 1e3), st.floats(1e-100, 0.9), st.floats(1e-6, 1e6))
 def test_sigma_meets_the_budget_and_a_little_less_does_not(epsilon, delta, sensitivity):

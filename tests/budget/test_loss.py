@@ -200,6 +200,7 @@ def test_bad_parts(part, bad):
         Loss(**{part: bad})
 
 
+@pytest.mark.long
 def test_a_composition_needs_neither_scipy_nor_dp_accounting():
     code = (
         "import sys, sfumato.budget as b; n = b.Loss(gaussian=1, laplace=((1, 9),));"

@@ -227,6 +227,7 @@ def test_threads_overspend_nothing(delta, granted):
     assert len(budget.history) == granted
 
 
+@pytest.mark.long
 def test_an_interrupt_in_the_middle_leaves_the_budget_to_others():
     """At each call of Python code within a spend; a lock of ours would stay taken by some."""
 

@@ -108,6 +108,7 @@ def test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints(folder, ru
     assert names["report"].violated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "claim"),
     [
@@ -185,6 +186,7 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_verdict(folder, run, mo
     assert done.stdout.startswith("VIOLATED") and "report.html: No such file" in done.stderr
 
 
+@pytest.mark.long
 def test_outputs_cannot_command_the_terminal(folder, run):
     done = run("audit", "audited_mechanisms:colours", "--epsilon", "1")
     assert done.exit_code == 1 and "\x1b" not in done.stdout

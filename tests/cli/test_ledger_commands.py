@@ -233,6 +233,7 @@ def test_a_grant_above_the_cap_says_so(tmp_path, monkeypatch, owner, whole, own,
 # The journal.
 
 
+@pytest.mark.long
 def test_the_journal_shows_what_was_asked_and_lists_what_to_look_at(ledger, run, owner):
     for text in (COUNT, COUNT.replace(" GROUP", " WHERE id = 1 AND visits < 99 GROUP")):
         assert run("sql", text, *PAID, "-q", "-oa.csv").exit_code == 0

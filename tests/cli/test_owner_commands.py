@@ -168,6 +168,7 @@ def test_what_is_wrong_is_said_before_a_look(given, says, advised, run, monkeypa
 # Verify.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "more"),
     [

@@ -24,6 +24,7 @@ def clinic(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_token_is_made_listed_and_revoked(clinic, run):
     made = run("token", "create", "ann", "--days", "30")
     token = made.stdout.strip()
@@ -53,6 +54,7 @@ def test_what_must_be_there(clinic, run):
         assert done.exit_code in (1, 2) and "Traceback" not in done.output and says in done.stderr
 
 
+@pytest.mark.long
 def test_a_mistyped_path_of_tokens_is_an_error(clinic, run):
     sf.Ledger("budget.db").create("clinic", epsilon=1)
     for command in (("serve", "clinic.toml", "--port", "0"), ("token", "list"), ("token", "revoke", "0")):

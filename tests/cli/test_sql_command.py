@@ -60,6 +60,7 @@ def test_the_table_and_the_files_hold_the_same_numbers_drawn_once(visits, run, m
     assert not Path("out.csv").is_symlink() and not Path("visits.csv").exists()
 
 
+@pytest.mark.long
 def test_error_bars_are_those_that_are_asked_for(visits, run):
     small = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
     widths = []
@@ -148,6 +149,7 @@ def test_the_largest_groups_and_what_is_computed_with_them(visits, run):
     assert done.exit_code == 0 and "±" not in done.output and "rank   year" in done.output
 
 
+@pytest.mark.long
 def test_several_private_selects_cost_their_sum(visits, run):
     Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
     Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
@@ -248,6 +250,7 @@ def test_exit_codes_by_kind_of_error(visits, run, monkeypatch, error, code):
     assert done.exit_code == code and "\x1b" not in done.output
 
 
+@pytest.mark.long
 def test_an_answer_that_is_paid_survives_a_full_disk_a_reader_who_leaves_and_sql_that_fails(
     visits, run, monkeypatch
 ):

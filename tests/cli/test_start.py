@@ -19,6 +19,7 @@ HEAVY = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_help_lists_commands_and_options(run):
     told = run("sql", "--help", columns=120).stdout
     assert all(f"--{name}" in told for name in ("file", "table", "explain", "dry-run", "output", "quiet"))
@@ -30,6 +31,7 @@ def test_help_lists_commands_and_options(run):
     assert run("--version").stdout == f"sfumato {sfumato.__version__}\n"
 
 
+@pytest.mark.long
 def test_import_and_help_load_nothing_heavy():
     code = (
         "import sys, sfumato\nprint(*sys.modules)\nfrom sfumato.cli.main import app\n"

@@ -34,6 +34,7 @@ def asked(
     return sf.sql(text, tables={"t": ROWS}, **given)
 
 
+@pytest.mark.long
 @FOUND
 @pytest.mark.parametrize(
     ("select", "totals"),
@@ -90,6 +91,7 @@ def test_what_is_refused(select, options, monkeypatch):
         asked(select, options, "" if "limits" in options else ", max_rows_per_group = 1")
 
 
+@pytest.mark.long
 @FOUND
 @pytest.mark.parametrize(
     "select", ["AVG(x) AS a FROM t", pytest.param("2 * AVG(g) AS m FROM t", marks=pytest.mark.long)]

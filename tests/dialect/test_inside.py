@@ -190,6 +190,7 @@ def test_all_tables_that_are_read_are_named():
     assert set(query.sources) == {"a", "b", "c", "d"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rows", [pytest.param(ROWS["orders"], marks=pytest.mark.long), ROWS["orders"].slice(0, 0)]
 )

@@ -201,6 +201,7 @@ def test_errors_in_what_gives_the_groups_are_placed_and_come_before_reading(read
 # Long and deep texts.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "says"),
     [

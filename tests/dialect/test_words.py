@@ -90,6 +90,7 @@ def without_places(tree: object) -> object:
     return [without_places(one) for one in tree] if isinstance(tree, list) else tree
 
 
+@pytest.mark.long
 def test_hostile_sizes() -> None:
     with pytest.raises(SqlError, match="longer than"):
         tokenize("a" * (MAX_LENGTH + 1))

@@ -157,6 +157,7 @@ THINGS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", THINGS)
 def test_html_is_harmless_and_exact_numbers_are_written_as_people_do(name: str) -> None:
     thing = THINGS[name]()
@@ -207,6 +208,7 @@ def test_each_place_of_a_card_is_escaped(place: str) -> None:
     assert "\x1b" not in html(card) and "\u202e" not in html(card)
 
 
+@pytest.mark.long
 def test_showing_draws_reads_and_spends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, paid = question(), sf.Budget(epsilon=3)
     release = asked.release(epsilon=1, budget=paid)

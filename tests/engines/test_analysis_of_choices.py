@@ -126,6 +126,7 @@ def few_draws(monkeypatch):
     monkeypatch.setattr(quantile_errors, "DRAWS", 3)
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("values without noise are compared, and the words are seeded")
 @pytest.mark.parametrize("noise", ["laplace", "k_norm"])
 def test_quantiles_are_those_of_rows_that_count_in_part(noise, few_draws):

@@ -224,6 +224,7 @@ def test_rows_that_lack_what_is_declared_complete_are_dropped():
     assert next(columns.of_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=100, because="noise of scale 10^-5 rounds away")
 def test_beam_may_check_types_while_it_runs(run):
     """All that was released was lost: Beam used the iterator up. Elements that are no rows have no values."""

@@ -273,6 +273,7 @@ def is_in(secret: bytes, data: bytes) -> bool:
     return any(spelling in layer for layer in layers(data) for spelling in spellings(secret))
 
 
+@pytest.mark.long
 def test_what_is_staged_does_not_hold_the_secret(kept):
     secret, _ = kept
     transform = Release(question(), epsilon=1, secret=secret)

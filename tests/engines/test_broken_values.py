@@ -205,6 +205,7 @@ def test_a_row_passes_whatever_is_beside_it(kind, view, tmp_path):
         assert passing(file, condition) == passing(table, condition), condition
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["table", pytest.param("file", marks=pytest.mark.long)])
 def test_all_nan_are_one_whatever_is_beside_them(kind, tmp_path):
     negative = np.array([0xFFF8 << 48] * 6, np.uint64).view(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import sfumato as sf
 from sfumato.engines.catalog_check import NOT_PRIVATE
@@ -65,6 +66,7 @@ CHANGED = [
 ]
 
 
+@pytest.mark.long
 def test_what_is_not_as_declared_is_counted(tmp_path):
     for customers, orders, expected in CHANGED:
         given = {name: values for name, values in (ORDERS | orders).items() if values is not None}

@@ -193,6 +193,7 @@ def test_what_is_not_unit_local_is_refused():
             ask(v, p, sf.public(REGIONS))
 
 
+@pytest.mark.long
 def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
     days = duckdb.sql("SELECT 1 AS id, CASE WHEN i % 2 = 0 THEN INTERVAL 30 DAY ELSE INTERVAL 1 MONTH END AS x "
                       "FROM range(40) t(i)").to_arrow_table()  # fmt: skip
@@ -211,6 +212,7 @@ def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
     assert rows_of(made[0]) == rows_of(made[1])
 
 
+@pytest.mark.long
 def test_which_rows_meet_is_no_matter_of_order_where_values_are_equal_and_not_the_same():
     left = sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
     values = [0.0, -0.0, 0.0, -0.0, float("nan"), -float("nan"), 1.0]

@@ -35,6 +35,7 @@ MOVED = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MOVED)
 def test_only_columns_that_are_read_move_and_rows_are_summed_where_they_can_be(name):
     by, alone, columns = MOVED[name]

@@ -130,6 +130,7 @@ def test_what_has_no_such_unit_is_refused():
             ask_()
 
 
+@pytest.mark.long
 def test_a_foreign_key_leads_to_them():
     visits_ = pa.table({"id": [1, 1], "month": [1, 2], "number": [7, 8]})
     bills = pa.table({"visit": [7, 7, 8, 9], "amount": [1, 2, 3, 4]})

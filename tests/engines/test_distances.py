@@ -51,6 +51,7 @@ def rows(values: list[str | None], units: list[int]) -> pa.Table:
     return pa.table([pa.array(c, t) for c, (_, t) in zip(columns, types, strict=True)], [n for n, _ in types])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", some(VALUES, 5))
 def test_no_value_raises_and_units_do_not_see_each_other(kind, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Apia")
@@ -138,6 +139,7 @@ def ahead(here: float, there: float) -> Fraction | float:
     return inf if (there != there, there) > (here != here, here) else -inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("frame", some(FRAMES, 5), ids=" AND ".join)
 def test_distances_of_floats_are_exact_and_leave_equal_keys_together(kind, frame):

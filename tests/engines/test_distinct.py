@@ -200,6 +200,7 @@ def near(column):
         return distinct_values._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
 
 
+@pytest.mark.long
 def test_values_that_are_near_are_numbered_in_their_order_and_far_ones_have_no_table():
     """Each column is cut out of a longer one."""
     rng = random.Random(3)

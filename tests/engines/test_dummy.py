@@ -70,6 +70,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is made up.
 
 
+@pytest.mark.long
 def test_values():
     real = sf.scan(SCHEMA.empty_table(), privacy_unit="id")
     assert dummy().schema == real.schema and list(dummy().schema) == SCHEMA.names

@@ -175,6 +175,7 @@ def with_units(columns: dict[str, tuple[str, list[str | None]]]) -> dict[str, tu
     return {"id": ("BIGINT", [str(i % 50) for i in range(count)])} | columns
 
 
+@pytest.mark.long
 def test_try_is_a_second_wall(monkeypatch, openers):
     """Were a form not total after all, TRY would hold, as the optimizers that move things out of it are off."""
     monkeypatch.setattr(validation, "total", lambda tree, kinds: replace(total(tree, kinds), node=tree))
@@ -403,6 +404,7 @@ def test_a_plain_comparison_raises_on_no_value(awkward, name):
 UNDER_TRY = "CAST(s AS INTEGER) > 5; i + 1 > 5; s = 'a'; i = a; NOT bo; i > 5 OR a > 5; st.k > 5; l = l"
 
 
+@pytest.mark.long
 def test_parts_of_conditions(awkward):
     """What may fail stands under TRY; parts are cut at AND alone; many parts stay together."""
     for text in UNDER_TRY.split("; "):
@@ -434,6 +436,7 @@ def test_any_condition_keeps_what_its_expression_keeps(awkward, chance, depth):
 # Columns.
 
 
+@pytest.mark.long
 def test_a_column_may_have_any_name(engine):
     """DuckDB gives a subquery without a name one of its own, and ignores the case of ASCII alone."""
     names = ["unnamed_subquery", "steps", "source_rows"]
@@ -451,6 +454,7 @@ def test_a_column_may_have_any_name(engine):
     assert selected(table) == 17
 
 
+@pytest.mark.long
 def test_parts_of_longer_columns_are_read(openers):
     """DuckDB stops at structs in structs that are a part: one row more, and so another batch, was an error."""
     structs = [{"a": {"b": ["x"], "c": i}} for i in range(20)]

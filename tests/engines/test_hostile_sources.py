@@ -272,6 +272,7 @@ INSIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "opened", [in_table, *(pytest.param(f, marks=pytest.mark.long) for f in (in_parquet, as_relation))]
 )
@@ -325,6 +326,7 @@ def plain(value):
     return list(value.items()) if isinstance(value, dict) else value
 
 
+@pytest.mark.long
 def test_duckdb_reads_the_values_or_says_the_column():
     for kind, array in ARRAYS.items():
         assert list(map(plain, in_rows(array))) == list(map(plain, array.to_pylist())), kind
@@ -352,6 +354,7 @@ def patched(path, column: pa.Array, old: bytes, new: bytes, encoding: str | None
     path.write_bytes(written.replace(old, new))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("encoding", "bad"), [(None, b"\xff"), ("DELTA_LENGTH_BYTE_ARRAY", b"\xed\xa0\x80")])
 def test_text_in_parquet_that_is_not_utf8(encoding, bad, tmp_path):
     path = tmp_path / "rows.parquet"
@@ -365,6 +368,7 @@ def test_text_in_parquet_that_is_not_utf8(encoding, bad, tmp_path):
         assert counted(DuckDBEngine.open(path), "upper(h)") == {"None": "122"}
 
 
+@pytest.mark.long
 def test_times_in_parquet(tmp_path):
     path = tmp_path / "rows.parquet"
     times = pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.time64("us")
@@ -403,6 +407,7 @@ def test_columns_of_objects_are_text_unless_declared():
 # Errors.
 
 
+@pytest.mark.long
 def test_errors_of_scan_hold_no_value(tmp_path):
     secret = "SECRET_OF_A_ROW"
     cast = f"SELECT 1 AS id, CAST('{secret}' || i AS INT) AS x FROM range(3) t(i)"

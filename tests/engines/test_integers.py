@@ -146,6 +146,7 @@ def nested(chance: random.Random, names: list[str], depth: int) -> tuple[str, De
     return f"({left} {sign} {right})", value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)])
 def test_operators_in_operators(seeds):
     """What a part can be at most is known from its own parts: a product of sums, a sum of remainders, and so on."""
@@ -159,6 +160,7 @@ def test_operators_in_operators(seeds):
             assert values(schema, rows, text) == expected, text
 
 
+@pytest.mark.long
 def test_a_product_of_many_columns_does_not_double_with_each():
     text = " * ".join(["x"] * 30)
     one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})

@@ -100,6 +100,7 @@ def everybody(monkeypatch):
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_each_number_has_the_noise_that_is_claimed(local_engine, everybody, noise):
     opened, table = public(local_engine)

@@ -80,6 +80,7 @@ EDGES = (20, 63, 127, 504, MANY - 1)
 FIRST = (127,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "groups",
     [

@@ -54,6 +54,7 @@ def test_rows_may_be_left_out_where_a_unit_has_one():
         assert table.agg(n=sf.count_units()).query.max_rows is None
 
 
+@pytest.mark.long
 def test_there_a_unit_has_one_row_indeed():
     for name, shape in ONE.items():
         table = made(shape)

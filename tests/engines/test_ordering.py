@@ -115,6 +115,7 @@ COPIES = (
 )
 
 
+@pytest.mark.long
 def test_two_windows_give_copies_of_a_row_their_values_in_one_way():
     """A copy has a place in each of several orders. Which of these places are those of one copy is not left open."""
     chance, places = random.Random(4), range(90)
@@ -134,6 +135,7 @@ def test_two_windows_give_copies_of_a_row_their_values_in_one_way():
     assert "valuecopy" in asked._engine.rows_after(asked._part).source.relation
 
 
+@pytest.mark.long
 def test_one_person_does_not_turn_the_order_of_all_rows():
     """With 15,000 rows of one person DuckDB builds the join on its other side."""
     people = range(600)

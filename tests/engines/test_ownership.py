@@ -147,6 +147,7 @@ def test_rows_of_a_relation_come_once_however_often_it_is_begun():
         assert session.sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
 
 
+@pytest.mark.long
 def test_a_child_asks_nothing_of_its_parents_database(in_child):
     asked = question()
     for look in (

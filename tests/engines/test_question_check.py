@@ -64,6 +64,7 @@ def over_everybody(monkeypatch):
     monkeypatch.setattr(combinations, "_side", side)
 
 
+@pytest.mark.long
 def test_a_defect_in_a_join_is_found(monkeypatch):
     over_everybody(monkeypatch)
     orders, people = opened()
@@ -73,6 +74,7 @@ def test_a_defect_in_a_join_is_found(monkeypatch):
     assert "WRONG split 1" in str(found) and "does NOT keep privacy units apart" in str(found)
 
 
+@pytest.mark.long
 def test_a_defect_in_bounding_is_found(monkeypatch):
     """No limit of rows: the rows are apart, and a unit moves numbers by more than is claimed."""
     real = RowSql.whole_number

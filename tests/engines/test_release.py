@@ -54,6 +54,7 @@ def test_near_the_truth_at_a_large_epsilon(local_engine, noise):
     assert_approx_equal(release, expected, k=23)
 
 
+@pytest.mark.long
 def test_error_bars_that_were_asked_for_are_in_every_look_at_a_release(local_engine, tmp_path):
     if local_engine.slow:
         pytest.skip("a release there is a data frame or a transform, whose own tests ask for bars")
@@ -114,6 +115,7 @@ NASTY = {
 KINDS = {"id": pa.int64(), "g": pa.string(), "x": pa.float64(), "n": pa.int64(), "s": pa.string()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", ["odd floats", *long(*(name for name in NASTY if name != "odd floats"))])
 @pytest.mark.parametrize("public", [True, *long(False)])
 def test_no_data_raises(local_engine, data, public):
@@ -148,6 +150,7 @@ UNCAUGHT = {
 }
 
 
+@pytest.mark.long
 def test_no_row_can_stop_a_release(openers):
     """Refused beforehand, or answered whether the row is there or not."""
     ids = list(range(20))

@@ -42,6 +42,7 @@ def sources(folder: Path) -> list:
     return [*paths, relation, ROWS, polars.from_arrow(ROWS).lazy()]
 
 
+@pytest.mark.long
 def test_every_source_takes_them(tmp_path):
     spilled = tmp_path / "spilled"
     spilled.mkdir()

@@ -118,6 +118,7 @@ def exact(asked):
 QUICK = ("parquet", "csv", "json", "table", "relation", "stream", "pandas")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "names", [QUICK, pytest.param(tuple(SOURCES.keys() - QUICK), marks=pytest.mark.long)], ids=["some", "all"]
 )

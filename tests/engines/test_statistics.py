@@ -95,6 +95,7 @@ def some_keys(case: Case, data: Any) -> dict[Any, Any]:
     return chosen
 
 
+@pytest.mark.long
 @generated(20, local=True, case=lambda engine: cases(engine, binding=False), data=lambda engine: st.data())
 def test_public_groups_are_all_there_and_rows_of_others_take_nothing(engine, case, data):
     if not case.keys:

@@ -174,6 +174,7 @@ def test_formats_of_declared_types(tmp_path):
 TOWNS = ["Köln", "Genève", "Łódź", "Αθήνα", "東京", "Bogotá"]
 
 
+@pytest.mark.long
 def test_texts_in_another_encoding(tmp_path):
     path = tmp_path / "rows.csv"
     for encoding in ("cp1252", "utf-16", "utf-16-le", "UTF8", "shift_jis", "gb18030", "koi8-r"):
@@ -230,6 +231,7 @@ def test_files_have_layouts_of_their_own(tmp_path):
         DuckDBEngine.open(str(tmp_path / "*.csv"))
 
 
+@pytest.mark.long
 def test_forms_of_files(tmp_path):
     text = lines(lambda i: f"{i},{i}")
     (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
@@ -351,6 +353,7 @@ def test_a_hostile_line_changes_no_other_row(tmp_path):
             assert others(tmp_path / "rows.json") == EXPECTED, name
 
 
+@pytest.mark.long
 def test_a_hostile_line_moves_no_header(tmp_path):
     """Also in a file without one, but for its first line, and in one whose header is not first."""
     path = tmp_path / "rows.csv"
@@ -439,6 +442,7 @@ def check_blocks(folder, text: bytes, block: int) -> None:
     assert apart == alone
 
 
+@pytest.mark.long
 def test_some_lines_at_once_are_read_as_one_by_one(tmp_path):
     chance = random.Random(2)
     for _ in range(60):

@@ -135,6 +135,7 @@ def test_every_source_is_read_in_the_zone_that_is_named(tmp_path, machine):
             assert values(table, "hour(z)") == [local(moment, zone).hour for moment in MOMENTS], name
 
 
+@pytest.mark.long
 def test_stages_are_read_in_the_zone_that_is_named(openers, machine):
     """What workers of Spark and Beam compute."""
     opened = openers("stages")(ROWS)

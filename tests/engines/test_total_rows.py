@@ -73,6 +73,7 @@ def in_all(case: Case, total: int) -> ExactQuery:
     return replace(case.query(), groups=total, total_rows=total)
 
 
+@pytest.mark.long
 @generated(12, local=True, case=lambda engine: cases(engine, binding=False))
 def test_where_nobody_reaches_the_limit_an_engine_computes_the_definition(engine, case):
     chain = tf.bound_total_rows(40)
@@ -130,6 +131,7 @@ def inadmissible(found: Result, rows: list[tf.Row], total: int) -> list[Any]:
     return wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("public", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_where_the_limit_binds_the_answer_is_that_of_some_choice_of_rows(local_engine, public) -> None:
     table, rows = by_units()
@@ -144,6 +146,7 @@ def test_where_the_limit_binds_the_answer_is_that_of_some_choice_of_rows(local_e
         assert inadmissible(found, rows, 3)
 
 
+@pytest.mark.long
 def test_every_engine_keeps_the_rows_that_one_machine_does(local_engine, openers, fixed_salt) -> None:
     table, _ = by_units()
     for total in (1, 3):
@@ -159,6 +162,7 @@ PAIRS = pa.table(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", ["day", pytest.param("x", marks=pytest.mark.long)])
 def test_all_numbers_of_a_release_are_of_the_same_rows(column: str) -> None:
     """Unit 1 keeps one of two rows: its x is 1 where its day differs from that of unit 2, and 0 where not."""

@@ -66,6 +66,7 @@ def test_joined_rows_are_those_of_the_definition(left, right, most, how, on):
     assert rows_of(asked) == defined(left, right, most, how, on)
 
 
+@pytest.mark.long
 def test_five_rows_of_one_unit_joined_again_and_again_take_nothing():
     one = sf.scan(pa.table({"id": [1] * 5 + [2], "x": range(6)}), privacy_unit="id")
     sides = {"left": one, "right": one, "both": one}
@@ -83,6 +84,7 @@ def test_five_rows_of_one_unit_joined_again_and_again_take_nothing():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 << 20
 
 
+@pytest.mark.long
 def test_a_unit_with_more_rows_than_the_limit_keeps_them_where_they_do_not_grow():
     left, right = ([(1, i, i) for i in range(40)] for _ in range(2))
     first, second = opened(left, right)

@@ -89,6 +89,7 @@ def test_rows_of_some_units_are_the_same_without_the_others_and_in_any_order(nam
     assert whole == parts[0] + parts[1]
 
 
+@pytest.mark.long
 def test_public_values_are_looked_up_before_private_rows_are_near():
     """An error in public SQL comes whether or not a private row meets the value that raises."""
     text = (
@@ -99,6 +100,7 @@ def test_public_values_are_looked_up_before_private_rows_are_near():
             rows_of(text, rows, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC"])
 def test_dates_of_a_public_table_are_those_of_the_private_one_s_time_zone(zone, monkeypatch):
     """Not that of the machine, nor one in which the public table was opened."""

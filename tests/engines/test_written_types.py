@@ -128,6 +128,7 @@ def test_nothing_overflows(connection, kind, groups, rows, few_rows):
         assert not set(narrow_arithmetic(found.plan))
 
 
+@pytest.mark.long
 def test_shortened_vectors_compute_in_wide_types(connection):
     for found in looked_at(connection, query("private", 2, 7, SHORTENED), False):
         assert not set(narrow_arithmetic(found.plan))
@@ -169,6 +170,7 @@ def statements(monkeypatch) -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("statements are looked at, no number")
 def test_joins_windows_and_unit_aggregates_do_not_overflow(shop, statements):
     orders, visits = (sf.scan(f"{shop}/{name}", privacy_unit="id") for name in ("orders", "visits"))

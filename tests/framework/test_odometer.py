@@ -63,6 +63,7 @@ def test_what_is_spent_left_and_refused(measure, budget, losses, spent, remainin
 MEASURES = [fw.PureDP(), fw.ZeroConcentratedDP(), fw.GaussianDP()]
 
 
+@pytest.mark.long
 @steady
 @given(st.sampled_from(MEASURES), st.fractions(0, 5), st.lists(st.fractions(0, 2), max_size=12))
 def test_what_was_released_never_exceeds_the_budget(measure, budget, losses):

@@ -123,6 +123,7 @@ def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
     assert lower < upper and max(-lower, upper) <= (10**6 if magnitudes else 1e100)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lower", "upper"), [("auto", -5), *later((0, "auto"), ("auto", 10**4), (-(10**99), "auto"))]
 )
@@ -245,6 +246,7 @@ def looked_at(units: float, seed: int, close: bool, **how: bool) -> list[Fractio
     return parts
 
 
+@pytest.mark.long
 @given(st.floats(-1e4, 1e12), st.integers(0, 2**32), st.booleans())
 def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units, seed, close):
     parts = looked_at(units, seed, close)

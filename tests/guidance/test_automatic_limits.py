@@ -121,6 +121,7 @@ def known(groups, rows=None):
     return distribution(groups), None if rows is None else distribution(rows)
 
 
+@pytest.mark.long
 def test_the_best_limit_moves_with_the_budget():
     """Little noise is worth more groups, and much noise fewer."""
     table = baskets()
@@ -139,6 +140,7 @@ def test_the_best_limit_moves_with_the_budget():
     assert limits[0] < limits[-1] == 20
 
 
+@pytest.mark.long
 def test_errors_are_near_those_of_the_best_limits():
     rng = np.random.default_rng(5)
     per = np.minimum(rng.zipf(1.6, 4_000), 60)

@@ -60,6 +60,7 @@ SCORES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ['"; DROP', pytest.param("__groups", marks=pytest.mark.long)])
 def test_shares_are_those_of_the_definition(key, monkeypatch):
     monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
@@ -67,6 +68,7 @@ def test_shares_are_those_of_the_definition(key, monkeypatch):
     assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
 
 
+@pytest.mark.long
 def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows():
     rows = sf.scan(table(ROWS), privacy_unit="id").group_by("town", keys=["a", "b", None, "q"])
     question = rows.bound(groups=1, rows=3, beyond="sample").agg(n=sf.count())
@@ -78,6 +80,7 @@ def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows()
     assert got["keys", "public keys"] == pytest.approx(1 / 4, abs=1e-3)
 
 
+@pytest.mark.long
 def test_sums_of_a_unit_are_clamped_as_sums():
     question = sf.scan(table(ROWS), privacy_unit="id").group_by("town").bound(groups=9, rows=9)
     got = found(question.agg(s=sf.sum("x", lower=0, upper=55)))
@@ -89,6 +92,7 @@ def test_sums_of_a_unit_are_clamped_as_sums():
 PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
 
 
+@pytest.mark.long
 def test_a_binding_limit_speaks_up_with_what_to_ask():
     release = asked_of(PEOPLE, groups=1, rows=1).release(
         epsilon=10, delta=1e-6, diagnostics=0.2, unsafe_words=SeededWords(1)
@@ -108,6 +112,7 @@ def test_a_binding_limit_speaks_up_with_what_to_ask():
     assert len(release.diagnostics.to_pandas()) == 6
 
 
+@pytest.mark.long
 def test_a_limit_far_too_large_and_values_all_clamped_speak_up():
     question = (
         sf.scan(table(PEOPLE), privacy_unit="id")
@@ -141,6 +146,7 @@ def test_budgets_add_up_exactly():
     assert counted.spent == (1, 0)
 
 
+@pytest.mark.long
 def test_drawn_once_in_one_place(in_child):
     import copy
 

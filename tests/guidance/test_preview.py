@@ -106,6 +106,7 @@ def test_means_are_checked_and_said():
                 ask(**given, units=100, means=means)
 
 
+@pytest.mark.long
 def test_every_aggregate_has_a_preview():
     asked = {
         **NUMBERS,
@@ -171,6 +172,7 @@ def test_the_smallest_budget_that_shows_a_group():
     assert found[0] >= 0.9 > found[1]
 
 
+@pytest.mark.long
 def test_it_is_the_same_each_time_and_reads_nothing(monkeypatch):
     one = question(NUMBERS, "private")
     monkeypatch.setattr(one.table._engine, "statistics", lambda *_: pytest.fail("rows were read"))

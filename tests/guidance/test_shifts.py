@@ -37,6 +37,7 @@ def by_town(**asked):
     return people().group_by("town", keys=list(range(10))).bound(groups=2, rows=1).agg(**asked)
 
 
+@pytest.mark.long
 @STILL
 def test_sums_of_units_are_clamped_as_sums():
     found = shifts(people().agg(s=sf.sum("x", lower=0, upper=20)))

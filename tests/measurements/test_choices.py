@@ -122,6 +122,7 @@ def test_indices_are_uniform_and_biased_ones_are_not(unlikely):
     assert uniform_below(1, 4, FixedWords([0, 1, 2**64 - 1, 9])).tolist() == [0] * 4
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("the order of one is all that is fresh")
 def test_orders_are_uniform_and_ties_are_drawn_again(unlikely):
     words = SeededWords(2)
@@ -351,6 +352,7 @@ def test_the_claim_of_an_answer():
     assert {randomized_response(("a", "b"), 10**6)("b") for _ in range(20)} == {"b"}
 
 
+@pytest.mark.long
 @steady
 @given(
     st.integers(2, 5).flatmap(lambda k: st.lists(st.fractions(0, 1), min_size=k, max_size=k)),

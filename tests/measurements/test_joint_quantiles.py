@@ -86,6 +86,7 @@ def expected(lattice):
     return weights
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lattice", LATTICES, ids=str)
 def test_round_numbers_weigh_more_by_the_shares_that_they_have(lattice):
     base, weights = BaseMeasure(lattice), expected(lattice)

@@ -101,6 +101,7 @@ def test_claims_on_other_numbers(make, law):
 N = 25_000
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=14, because="Chernoff's bound at 1e-15; 120 draws have three values with 0.55^120")
 @KINDS
 def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely):

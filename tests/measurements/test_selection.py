@@ -87,6 +87,7 @@ def deviates(rule, toss, counts):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon, delta", [("0.5", "0.01"), ("1", "1e-4")])
 def test_frequencies_match_and_a_planted_defect_does_not(epsilon, delta):
     """Deviations allowed are 0.0057; a unit more, or epsilon 5% larger, moves some probability by 0.015."""
@@ -176,6 +177,7 @@ def test_losses():
     assert gaussian.gaussian == F(1, 2) and 7.99e-7 < gaussian.additive_delta < 8e-7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lone", [0, 1, 2])
 @pytest.mark.parametrize("shared", [0, 1])
 def test_a_threshold_meets_its_claim_by_direct_integration(lone, shared):

@@ -124,6 +124,7 @@ def test_exact_coverage_of_one_stratum(law, confidence=F(95, 100)):
         assert min(exact_coverages([n], [size], cases, law, confidence)) >= confidence - F(1, 10**9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", [Laplace(1)], ids=str)
 def test_exact_coverage_of_two_strata(law):
     shares = ((0, 0), (0.02, 0), (0.04, 0.1), (0.3, 0), (0.5, 0.5), (1, 0.6), (0, 1))

@@ -150,6 +150,7 @@ def test_each_agrees_with_single_coins():
         assert coins[i] == bernoulli(probabilities[index[i]], words=single)
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(
     k=14, because="Hoeffding's bound for 10^6 coins, five times; a planted 4% are three bounds"
 )

@@ -105,6 +105,7 @@ def moves(statistics):
             yield [after[name] - before[name] for name in names]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statistics",
     [
@@ -218,6 +219,7 @@ def test_bars_are_of_the_rank_that_was_asked(asked):
         assert told or other <= rank
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("margins", [[BESIDE[8]], [BESIDE[1], BESIDE[8]]])
 def test_margins_alone_are_moved_within_the_cube(margins):
     cube = cone_of(margins)
@@ -229,6 +231,7 @@ def test_margins_alone_are_moved_within_the_cube(margins):
         assert not all(cube.holds(vector) for vector in moves(wrong))
 
 
+@pytest.mark.long
 def test_bars_hold_wherever_the_places_are(monkeypatch):
     """All three places are aimed at the rank itself: the outer ones are on the wrong side half of the time."""
     monkeypatch.setattr(choosing, "_reach", lambda ranks: 0.0)

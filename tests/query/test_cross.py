@@ -118,6 +118,7 @@ def test_bars_hold_the_exact_numbers(noise, rows):
         assert min(misses(release, columns, 0.1).values()) > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=26, because="each of 20 releases shows a coefficient with probability 0.05 or less")
 def test_a_singular_design_says_so():
     data = pa.table({"id": range(1000), "x": [5.0] * 1000, "y": [float(i % 7) for i in range(1000)]})
@@ -134,6 +135,7 @@ def test_a_singular_design_says_so():
     assert "near singular" in str(release.explain())
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=100, because="whatever the noise is, outputs are clamped")
 def test_outputs_stay_in_their_ranges_whatever_the_noise_is():
     data, _ = table(n=3)

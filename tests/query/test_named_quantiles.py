@@ -38,6 +38,7 @@ def test_they_are_quantiles_of_one_rank(name, noise):
 BOUNDED = "contribution_bounds_per_row => (0, 200)"
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(k=100, because="a row, and ten rows of 150, are more than 10^4 scales of the noise")
 def test_sql_takes_the_largest_of_released_groups_and_of_a_units_rows_as_before():
     rows = pa.table(

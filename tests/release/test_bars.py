@@ -99,6 +99,7 @@ def test_shares_hold_those_of_the_population(groups):
     assert max(missed.values()) <= 145
 
 
+@pytest.mark.long
 @pytest.mark.noise_cannot_matter("bars are compared with bars of the same release")
 def test_frames_files_pictures_and_sql_take_the_sampling_error(tmp_path):
     release = halves(1)

@@ -116,6 +116,7 @@ def test_all_that_is_drawn_is_described():
         assert len(parts) > 1 and release.plan.description in parts, kind
 
 
+@pytest.mark.long
 def test_a_release_on_beam_has_a_receipt_without_an_answer(tmp_path, capsys, one_file):
     pytest.importorskip("apache_beam")
     table = sf.scan(ROWS.schema, privacy_unit="id")

@@ -168,6 +168,7 @@ def test_workbooks_have_bars_beside_numbers_and_say_what_they_are(tmp_path: Path
     assert "95%" in about["error bars"]
 
 
+@pytest.mark.long
 def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
     from sfumato.release import release_files

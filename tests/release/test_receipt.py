@@ -207,6 +207,7 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
                 sf.Receipt.read(path)
 
 
+@pytest.mark.long
 def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
     """Whoever makes a receipt up can make its own digest fit; then it is one, or is refused in words.
 

@@ -108,6 +108,7 @@ def test_the_same_query(ann, name):
     check_same(ann, Near(), CHAINS[name])
 
 
+@pytest.mark.long
 @SILENT
 def test_nothing_is_sent_or_charged_before_a_release(service):
     ann = LocalClient(service)
@@ -176,6 +177,7 @@ MISTAKES: list[Any] = [
 ]
 
 
+@pytest.mark.long
 @SILENT
 def test_the_same_mistakes_are_errors_here(service):
     near, ann = Near(), LocalClient(service)

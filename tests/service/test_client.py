@@ -124,6 +124,7 @@ class Other(http.server.BaseHTTPRequestHandler):
         return
 
 
+@pytest.mark.long
 def test_another_server_is_not_followed(place):
     with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever).start()

@@ -38,6 +38,7 @@ def harmless(answer, sent=""):
     return answer.status_code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step", [60, pytest.param(5, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.release)]
 )
@@ -67,6 +68,7 @@ def test_a_hostile_question_spends_nothing_where_it_is_refused(service):
     assert service.get("/v1/budget", "olga").json() == before
 
 
+@pytest.mark.long
 def test_public_tables_do_not_multiply_rows_without_end(service):
     before = service.get("/v1/budget", "olga").json()
     joins = " ".join(f"JOIN towns AS t{i} ON v.year = t{i}.one" for i in range(9))
@@ -184,6 +186,7 @@ HEADERS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_headers(service):
     for name, value in HEADERS.items():
         for path in ("/v1/budget", "/v1/history", "/metrics"):

@@ -147,6 +147,7 @@ def test_a_value_is_one_literal_or_refused(browser, page):
     harmless(tab, page)
 
 
+@pytest.mark.long
 def test_what_gets_out_of_a_literal_is_seen():
     """The planted defects of the test before: values that are not quoted, or names."""
     assert reads_as("\"at\" = 'it''s'", "at", "it's")

@@ -97,6 +97,7 @@ def but_for(body):
 LONG = [pytest.param(one, marks=pytest.mark.long) for one in TEXTS if one != "groups"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["groups", *LONG])
 def test_a_repeat_is_the_same_byte_for_byte_and_free_and_the_first_is_paid_as_beside_the_rows(shop, name):
     text = TEXTS[name]
@@ -176,6 +177,7 @@ def test_other_data_is_another_query(shop, tmp_path_factory, monkeypatch):
     assert [shop.repeats(desk=memory) for _ in range(2)] == [None, None]
 
 
+@pytest.mark.long
 def test_a_published_answer_is_for_every_analyst(shop):
     first = shop.asks()
     entry = shop.ledger.history()[-1].number
@@ -217,6 +219,7 @@ def test_a_refusal_charges_nothing_and_is_in_the_journal_once(shop, analyst, tex
     assert kind == line.detail["why"] and shop.paid == 0 and shop.ledger.journal.verify().ok
 
 
+@pytest.mark.long
 def test_an_answer_that_was_changed_by_hand_is_not_given(shop):
     shop.asks(key=KEY)
     for statement in (
@@ -305,6 +308,7 @@ def test_a_request_that_is_under_way_is_not_paid_twice(paying, monkeypatch):
     assert json.loads(paying.desk.answer(job).body)["repeats"] and paying.spent() == 1.0
 
 
+@pytest.mark.long
 def test_the_last_epsilon_is_spent_once(tmp_path):
     """Of queries that are planned at once, and fit each alone, the ledger pays one."""
     service = LocalService(tmp_path, 1, ledger=True)
@@ -338,6 +342,7 @@ def test_an_answer_of_the_history_is_for_its_payer_alone(paying):
         assert paying.get(f"/v1/answers/{wrong}").status_code == 404, wrong
 
 
+@pytest.mark.long
 def test_a_client_sends_a_lost_request_again_and_pays_once(paying, monkeypatch):
     lost = []
 

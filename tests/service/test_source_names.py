@@ -144,6 +144,7 @@ def test_a_table_in_the_place_of_anything_is_named_as_the_catalog_names_it(marke
     assert seen[400] > 60 // step and told >= 30 // step, (seen, told)
 
 
+@pytest.mark.long
 def test_the_messages_of_the_report(marked):
     """Each of these quoted the repr of a table, with the name of its file."""
     table = {"table": "again", "calls": []}

@@ -168,6 +168,7 @@ async def test_a_token_that_is_revoked_while_its_question_waits_asks_nothing(tmp
     assert not any(web.service._asking.values()) and not web.service._turns[False]._taken
 
 
+@pytest.mark.long
 @in_loop
 async def test_a_request_that_the_server_ends_gives_its_place_back_when_it_is_free(tmp_path):
     web = Web(tmp_path, 2, each=3)

@@ -272,6 +272,7 @@ def test_the_smallest_epsilon_and_back(bounds):
 # Errata of the notes.
 
 
+@pytest.mark.long
 def test_what_the_notes_print_and_is_not_so():
     # 10: of the magnitude, halves are rounded up; -1/2 becomes 0 by the definition.
     assert math.copysign(math.floor(abs(-0.5) + 0.5), -0.5) == -1 and to_lattice(-0.5, 1.0) == 0

@@ -159,6 +159,7 @@ def test_the_answer_is_the_definition_whatever_words_follow(epsilon, ratio):
         assert definition(m, value, other) == definition(m, value, stream)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "m",
     [
@@ -413,6 +414,7 @@ def test_the_theorem_holds_where_roundings_show():
     assert max(used) > Fraction(1, 100)
 
 
+@pytest.mark.long
 def test_at_full_precision_the_stated_loss_is_tight():
     m = SnappingMechanism(1, lower=0, upper=6)
     for g, h in ((Fraction(-1, 2), Fraction(1, 2)), (Fraction(2), Fraction(3)), (Fraction(-3), Fraction(-2))):

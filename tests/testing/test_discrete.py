@@ -95,6 +95,7 @@ def fails(call, *args, **options):
 RIGHT = [DiscreteLaplace("1/4"), DiscreteGaussian(3), Pmf({0: "0.9", 7: "0.1"})]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", RIGHT, ids=repr)
 def test_right_noise_passes_and_wrong_noise_fails(law):
     """25 times at k = 1 it fails at most as often as k says: more than 12 by chance below 1e-6 of seeds."""
@@ -116,6 +117,7 @@ def test_right_noise_passes_and_wrong_noise_fails(law):
     assert not fails(assert_approx_equal, spread, 0, law=law, k=K)
 
 
+@pytest.mark.long
 def test_discrete_noise_was_rejected_as_rounded_noise():
     """Integer Laplace noise of scale 1/2, as OpenDP draws it: the law of rounded noise is another."""
     noise = drawn(DiscreteLaplace("1/2"), 2000, 1).tolist()

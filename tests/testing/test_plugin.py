@@ -240,6 +240,7 @@ def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
 # Fixtures.
 
 
+@pytest.mark.long
 @pytest.mark.flakiness(
     k=13, because="a group of 10 units is shown, or one of 1,000 hidden; and an assertion inside"
 )

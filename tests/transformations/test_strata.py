@@ -57,6 +57,7 @@ def test_the_claim_holds_in_the_domain(design, data, scale):
         assert made.output_metric.distance(made(v), made(w)) <= made.map(d_in)
 
 
+@pytest.mark.long
 @given(design=designs)
 def test_the_claim_is_tight(design):
     """A small change, in the stratum of the largest constant, reaches the constant as nearly as it is small."""

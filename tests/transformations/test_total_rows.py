@@ -82,6 +82,7 @@ def measured(statistics: list[t.Statistic], body: Any) -> Transformation:
     return t.bound_total_rows(TOTAL) >> t.per_group(statistics, groups=TOTAL, total=TOTAL, together=together)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["mean", *(pytest.param(name, marks=pytest.mark.long) for name in BY_ROWS if name != "mean")]
 )

@@ -63,6 +63,7 @@ def test_true_deltas():
             assert abs(shown - truth) < math.sqrt(math.log(2e10) / (2 * size))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "specimen",
     [pytest.param(s, id=s.name, marks=[pytest.mark.long] * (i % 4 != 1)) for i, s in enumerate(QUICK)],

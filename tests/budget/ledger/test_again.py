@@ -133,6 +133,7 @@ OTHERS: dict[str, Ask] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_another_question_is_paid(ledger):
     assert paid(ledger, COUNTED, *OTHERS.values()) == [None] * (1 + len(OTHERS))
 

@@ -242,6 +242,7 @@ def test_a_cap_of_which_a_ledger_can_hold_nothing_is_refused(file, epsilon):
     assert len(ledger.accounts()) == 1 and len(ledger.history()) == 1
 
 
+@pytest.mark.long
 def test_sums_of_any_fractions_can_be_written_and_are_never_less(place):
     """Denominators that have nothing in common multiply, and Python writes no more than 4,300 digits."""
     ledger = made(place, epsilon=30)
@@ -265,6 +266,7 @@ def test_there_are_no_copies(file, duplicate):
             duplicate(one)
 
 
+@pytest.mark.long
 def test_a_child_opens_its_own(place, in_child):
     ledger = made(place)
     budget = ledger.budget("hospital")

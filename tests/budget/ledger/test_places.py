@@ -212,6 +212,7 @@ def test_a_full_disk_enters_nothing_and_loses_nothing(file, in_child):
     }
 
 
+@pytest.mark.long
 def test_one_who_keeps_the_file_is_waited_for_and_then_told(file, monkeypatch):
     ledger = made(file)
     monkeypatch.setattr(ledger_databases, "WAIT", 0.2)

@@ -53,6 +53,7 @@ def test_the_volume_is_the_integral(cone):
 WIDE = [Cone(9), Cone(10, True), Cone(61, True), Cone(300)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cone", [*CONES, *WIDE], ids=str)
 def test_proposals_of_the_share_are_never_too_few(cone):
     volume = cone.volume
@@ -66,6 +67,7 @@ def test_proposals_of_the_share_are_never_too_few(cone):
             assert value <= volume[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [2, 200])
 def test_gamma_has_its_law(shape):
     drawn = [float(gamma(shape, Streams(SeededWords(i)), 0)(128).low) for i in range(n)]
@@ -74,6 +76,7 @@ def test_gamma_has_its_law(shape):
         assert distance(drawn, stats.gamma(shape + 1).cdf) > threshold
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "cone, groups",
     [

@@ -215,6 +215,7 @@ def test_outputs_of_a_group_share_its_flakiness():
 # Must fail: 10^-9 of missing the defect at these numbers of values.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "rounded"),
     [
@@ -307,6 +308,7 @@ RATES = [("laplace", True, 30, 1.0), pytest.param("gaussian", False, 1, 0.3, mar
          pytest.param("laplace", False, 5, 60.0, marks=LONG)]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("noise", "missing", "units", "epsilon"), RATES)
 def test_failure_rates_of_each_output(noise, missing, units, epsilon):
     """Each output of each group fails at most as often as its k says, and where the law is exact, as often."""

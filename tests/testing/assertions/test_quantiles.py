@@ -195,6 +195,7 @@ def test_a_groups_own_values_pass_and_others_fail(noise):
         assert_noisy(release, expected, **given)
 
 
+@pytest.mark.long
 def test_a_message_tells_distance_and_probability():
     table = sf.scan(pa.table({"id": range(3000), "x": np.arange(3000) / 30}), privacy_unit="id")
     question = table.bound(rows=1).agg(q=sf.quantiles("x", [0.5], lower=0, upper=100))
@@ -270,6 +271,7 @@ def truth_of(question):
         return recorder[chosen_release(question)].truth
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bars", [True, pytest.param(False, marks=LONG)])
 def test_honest_releases_pass_and_wrong_ones_fail(bars):
     question = asked_to_choose(bars=bars)

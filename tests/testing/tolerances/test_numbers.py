@@ -89,6 +89,7 @@ def true_delta(epsilon, mu):
     return phi(-epsilon / mu + mu / 2) - mpmath.exp(epsilon) * phi(-epsilon / mu - mu / 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_gaussian_sigma_is_the_analytic_one(epsilon, delta):
