@@ -35,7 +35,7 @@ FAULTS = [
     Fault("Gaussian noise that is scaled loses too little", "budget/loss.py", "gaussian=self.gaussian / multiplier**2", "gaussian=self.gaussian / multiplier**3", f"{LOSS}::test_addition"),
     Fault("an epsilon has the delta that is spent on events", "budget/loss.py", "room = target - self.least_delta\n", "room = target\n", f"{LOSS}::test_epsilon_is_the_inverse_of_delta"),
     Fault("of many mechanisms one may fail", "budget/loss.py", "kept *= 1 - joined_delta(delta, count)", "kept *= 1 - joined_delta(delta, 1)", f"{LOSS}::test_approximate_beside_gaussian"),
-    Fault("beside Gaussian noise pure losses are none", "budget/loss.py", "gaussian_delta(epsilon - basic, self.gaussian)", "gaussian_delta(epsilon, self.gaussian)", f"{LOSS}::test_laplace_beside_gaussian"),
+    Fault("beside Gaussian noise pure losses are none", "budget/loss.py", "return gaussian_delta(epsilon - loss, self.gaussian)", "return gaussian_delta(epsilon, self.gaussian)", f"{LOSS}::test_laplace_beside_gaussian"),
     Fault("Gaussian noise is left out of a mixture", "budget/loss.py", "return gaussian_delta(epsilon - loss, self.gaussian)", "return gaussian_delta(epsilon - loss, Fraction(0))",
           f"{LOSS}::test_approximate_beside_gaussian"),
     # Distributions of losses.

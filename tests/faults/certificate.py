@@ -101,7 +101,7 @@ FAULTS = [
     Fault("there may be noise of nothing", MODULE + "unit_loss.py",
           "sorted(scales) == sorted(name for name, _ in named)", "{*scales} >= {*coordinates}", f"{FIELDS}::test_fields_that_are_missing_or_unknown_are_refused"),
     Fault("a step is in one block of a tree", MODULE + "unit_loss.py",
-          'len(noise["blocks"]) * (limits', "1 * (limits", f"{WEAKER}[blocks]"),
+          'len(noise["blocks"]) * limits', "1 * limits", f"{WEAKER}[blocks]"),
     Fault("noise of series is for private groups too", MODULE + "unit_loss.py",
           "require(limits.shown and not limits.total_rows, ", "require(True, ", HIDDEN),
     Fault("entries of a ball have a pure loss each", MODULE + "unit_loss.py",

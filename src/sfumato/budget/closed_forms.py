@@ -17,7 +17,7 @@ from sfumato.exact.root_finding import crossing, halve, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BITS_OF_CHANCES = 128
-MOST_SUMS = 1 << 10  # of losses that are looked at one by one; the certificate looks at more
+MAX_SUMS = 1 << 10  # of losses that are added up one by one; the certificate adds up more
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
 
 Chances = dict[Fraction, Any]  # a privacy loss -> its probability, an upper bound in MPFR
@@ -312,43 +312,43 @@ def mixture(parts: Iterable[tuple[Fraction, int]]) -> Chances | None:
         Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy".
     """
     parts = [(epsilon, count) for epsilon, count in parts if epsilon]
-    if math.prod(count + 1 for _, count in parts) > MOST_SUMS:
+    if math.prod(count + 1 for _, count in parts) > MAX_SUMS:
         return None
     up = directed(BITS_OF_CHANCES).up
-    atoms: Chances = {Fraction(0): convert(1, up)}
+    chances: Chances = {Fraction(0): convert(1, up)}
     for epsilon, count in parts:
         single = [((2 * right - count) * epsilon, w) for right, w in enumerate(coins(epsilon, count))]
         joined: Chances = {}
-        for loss, weight in atoms.items():
+        for loss, weight in chances.items():
             for other, factor in single:
                 place = loss + other
                 joined[place] = up.add(joined.get(place, 0), up.mul(weight, factor))
-        atoms = joined
-    return atoms
+        chances = joined
+    return chances
 
 
-def falling_average(atoms: Chances, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
+def falling_average(chances: Chances, delta_at: Callable[[Fraction], Fraction]) -> Fraction:
     """Return the average of delta over a loss distribution, without its negligible tails.
 
     It goes from the middle to the ends, and stops where all that is left is negligible.
 
     Args:
-        atoms: losses and their weights.
+        chances: of losses.
         delta_at: takes a loss and returns a delta of at most 1, which grows with it.
     """
     up = directed(BITS_OF_CHANCES).up
-    losses, total = sorted(atoms), convert(0, up)
+    losses, total = sorted(chances), convert(0, up)
     middle = len(losses) // 2
     for side, growing in ((losses[middle:], True), (losses[:middle][::-1], False)):
         left = convert(0, up)
         for loss in side:
-            left = up.add(left, atoms[loss])
+            left = up.add(left, chances[loss])
         for loss in side:
             delta = convert(delta_at(loss), up)
             rest = left if growing else up.mul(left, delta)
             if rest <= up.div_2exp(total, 62):
                 total = up.add(total, rest)
                 break
-            total = up.add(total, up.mul(atoms[loss], delta))
-            left = up.sub(left, atoms[loss])
+            total = up.add(total, up.mul(chances[loss], delta))
+            left = up.sub(left, chances[loss])
     return exactly(total)

@@ -164,7 +164,7 @@ class Loss(Isolated, Spelled):
             BudgetError: epsilon is not a finite number greater than 0.
         Source:
             Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy";
-            `closed_forms` and `pure_losses` of this package.
+            `closed_forms` of this package.
 
         >>> float(Loss(gaussian=Fraction(1)).delta(1))
         0.126936737506...
@@ -252,18 +252,19 @@ class Loss(Isolated, Spelled):
         basic = self.basic_epsilon
         if not self.gaussian and epsilon >= basic:
             return Fraction(0)
-        bounds = [gaussian_delta(epsilon - basic, self.gaussian) if self.gaussian else Fraction(1)]
-        known = [(e, n) for e, _, n in self.approximate]
+        # Pure mechanisms one by one, or all as one whose epsilon may be less, by a joint bound.
+        each = [*((e, n) for e, _, n in self.approximate), *self.laplace]
+        bounds = [Fraction(1)]
 
-        def delta_beside(loss: Fraction) -> Fraction:
+        def delta_after(loss: Fraction) -> Fraction:
             return gaussian_delta(epsilon - loss, self.gaussian)
 
-        for parts in ([*known, *self.laplace], [(basic, 1)]):
+        for parts in [each, [(basic, 1)]] if basic else [each]:
             losses = mixture(parts)
             if losses is None:
                 bounds.append(zcdp_delta(self.rho, epsilon))
             else:
-                bounds.append(falling_average(losses, delta_beside))
+                bounds.append(falling_average(losses, delta_after))
         return min(bounds)
 
 

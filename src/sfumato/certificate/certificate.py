@@ -15,7 +15,7 @@ from sfumato.certificate.composition import DIGITS, Loss, any_of_many, exp_above
 from sfumato.certificate.description import CertificateError, Description, limit_steps, read, require, take
 from sfumato.certificate.unit_loss import Bounding, bounding, lone_chance, noise_loss, pure
 
-_TOLD = {
+_TEXTS = {
     "one_unit": "tables that differ by all rows of one privacy unit",
     "one_answer": "samples of the same respondents in which one answer differs",
     "dummy": "the rows were made up, so the table is about nobody",
@@ -191,15 +191,15 @@ def checked(found: Any) -> tuple[Certificate | None, list[str]]:
         certificate = certify(known)
     except CertificateError as error:
         wrong.append(str(error))
-    wrong += [f"{name}: {_TOLD[name]}" for name in ("dummy", "unsafe_words") if receipt.get(name)]
+    wrong += [f"{name}: {_TEXTS[name]}" for name in ("dummy", "unsafe_words") if receipt.get(name)]
     for name, where in (("epsilon", spent := receipt.get("spent")), ("delta", spent), ("unit", receipt)):
-        told, own = (one.get(name) if isinstance(one, dict) else None for one in (where, known))
-        if told != own and ("spent" in receipt or told is not None):
-            wrong.append(f"{name}: the receipt says {told!r}, and the description says {own!r}")
+        stated, own = (one.get(name) if isinstance(one, dict) else None for one in (where, known))
+        if stated != own and ("spent" in receipt or stated is not None):
+            wrong.append(f"{name}: the receipt says {stated!r}, and the description says {own!r}")
     for name, least in as_certified(certificate).items() if certificate and "certified" in receipt else ():
-        told = receipt["certified"].get(name) if isinstance(receipt["certified"], dict) else None
-        if not (isinstance(told, str) and _NUMBER.fullmatch(told) and Decimal(told) >= Decimal(least)):
-            wrong.append(f"certified.{name}: the receipt says {told!r}, and {least} can be certified")
+        stated = receipt["certified"].get(name) if isinstance(receipt["certified"], dict) else None
+        if not (isinstance(stated, str) and _NUMBER.fullmatch(stated) and Decimal(stated) >= Decimal(least)):
+            wrong.append(f"certified.{name}: the receipt says {stated!r}, and {least} can be certified")
     if "sha256" in receipt and receipt["sha256"] != digest(receipt):
         wrong.append("sha256: something in the receipt was changed after it was made")
     return certificate, wrong
@@ -229,7 +229,7 @@ def report(certificate: Certificate) -> str:
     known = certificate.description
     lines = [f"Certified: {certificate}. Claimed: epsilon {known['epsilon']}, delta {known['delta']}."]
     # As `repr` has it: no text of a file looks like a line of the checker, or is obeyed by a terminal.
-    lines.append(f"Protected: {repr(known['unit'])[1:-1]}. Neighbours: {_TOLD[known['neighbours']]}.")
+    lines.append(f"Protected: {repr(known['unit'])[1:-1]}. Neighbours: {_TEXTS[known['neighbours']]}.")
     return "\n".join([*lines, *(f"Part {i}: {own}." for i, own in enumerate(certificate.parts, 1))])
 
 

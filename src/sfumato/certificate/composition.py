@@ -17,7 +17,7 @@ from fractions import Fraction
 from sfumato.certificate.description import take
 
 Counted = tuple[tuple[Fraction, int], ...]
-_MOST_MIXED = 1 + (1 << 12)  # coins that are looked at one by one
+_MAX_SUMS = 1 + (1 << 12)  # of losses that are added up one by one
 DIGITS = Context(60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _NEAR, _LEAST, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
 _TURN = Decimal("17.7715317526334649880635239602427747944584867575027608923416")  # 4 sqrt(2) pi
@@ -56,7 +56,7 @@ class Loss:
         for loss, times in self.coins:
             alike[loss] += times if loss else 0
         for coins in (tuple(alike.items()), ((self.pure, 1),)):
-            if best > enough and math.prod(times + 1 for _, times in coins) <= _MOST_MIXED:
+            if best > enough and math.prod(times + 1 for _, times in coins) <= _MAX_SUMS:
                 deltas = ((w, gaussian_delta(self.mu_squared, epsilon - loss)) for w, loss in _mixed(coins))
                 best = min(best, total(chance * delta for chance, delta in deltas))
         if best > enough:

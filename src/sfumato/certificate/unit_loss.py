@@ -222,7 +222,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         steps = noise["steps"] if "steps" in noise else len(noise["weights"])
         require(steps * noise["series"] == limits.shown, "noise.series", "not all groups are steps")
     if noise["shape"] == "tree_laplace":  # a step is in one block on each level
-        return pure(len(noise["blocks"]) * (limits.laplace(shifts).pure))
+        return pure(len(noise["blocks"]) * limits.laplace(shifts).pure)
     each = limits.l2(shifts) / limits.groups
     if noise["shape"] == "centred_gaussian":
         return Loss(mu_squared=_centred(noise, coordinates, each, limits))

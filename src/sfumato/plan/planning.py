@@ -71,7 +71,7 @@ def make_plan(
     """Return the plan of a query within a budget: choose noise, grids and group selection.
 
     Args:
-        query: what is asked.
+        query: the query.
         epsilon, delta: the budget.
         noise: "auto", "laplace", "gaussian" or "k_norm".
         group_selection: "auto", "truncated_geometric", "laplace" or "gaussian".
@@ -203,7 +203,7 @@ def k_norm_plan(
     Of each group, where groups are private, or where nobody knows how many public ones will come.
 
     Args:
-        query: what is asked.
+        query: the query.
         epsilon: the budget.
         delta: for private groups, and only for them.
         pre_threshold: private groups with fewer units are never shown.
