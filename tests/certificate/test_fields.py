@@ -137,6 +137,21 @@ def test_fields_that_are_missing_or_unknown_are_refused(plan):
                 at.update(kept)
 
 
+@pytest.mark.parametrize("path", [("neighbours",), ("parts", 0, "kind"), ("parts", 0, "noise", "shape")])
+def test_a_list_of_any_depth_is_no_name_of_a_record(path):
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    changed = copy.deepcopy(PLANS["laplace"])
+    place = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = deep
+    assert not certified(changed)
+    while deep:  # one by one, as freeing all at once takes a deep stack
+        (deep,) = deep
+
+
 def each_field():
     """Yield one leaf for each field and type of value that a kind of record has."""
     fields = set()

@@ -146,7 +146,8 @@ def read(value: Any, form: str = "description", where: str = "") -> Any:
         return [read(one, base, f"{where}[{i}]") for i, one in enumerate(value)]
     require(isinstance(value, dict), where, "expected an object")
     if form in TAGS:
-        tag, form = TAGS[form], f"{form}.{value.get(TAGS[form])}"
+        tag = TAGS[form]
+        form = f"{form}.{value[tag]}" if isinstance(value.get(tag), str) else ""
         require(form in RECORDS, prefix + tag, "missing or unknown")
     fields = dict.fromkeys(value, base) if many == "%" else RECORDS[form]
     wrong = sorted({*fields} ^ {*value})
