@@ -156,17 +156,17 @@ def test_extremes_stay_upper_bounds_and_quick():
 
 
 def test_mixture_weights_are_a_distribution_rounded_up():
-    losses = mixture([(F(1, 3), 4), (F(1, 7), 2)])
+    losses = mixture([(F(1, 3), 4), (F(1, 7), 2)], 15)
     assert len(losses) == 15 and max(losses) == F(4, 3) + F(2, 7)
     total = sum(F(*map(int, w.as_integer_ratio())) for w in losses.values())
     assert 1 <= total <= 1 + F(1, 2**110)
-    assert mixture([(F(1), 1024)]) is None is mixture([(F(1), 31), (F(2), 32)])
+    assert mixture([(F(1), 1024)], 1024) is None is mixture([(F(1), 31), (F(2), 32)], 1024)
 
 
 @pytest.mark.parametrize("mu_squared", [F(1, 169), F(4)])
 @pytest.mark.parametrize("parts", [[], [(F(1, 2000), 1000)], [(F(1, 8), 1), (F(1, 3), 5)]])
 def test_averages_that_stop_early_are_no_smaller_and_hardly_larger(parts, mu_squared):
-    losses, asked = mixture(parts), []
+    losses, asked = mixture(parts, 1024), []
 
     def delta_at(loss):
         asked.append(loss)
@@ -181,7 +181,7 @@ def test_averages_that_stop_early_are_no_smaller_and_hardly_larger(parts, mu_squ
 def test_mixtures_of_losses_whose_odds_are_no_number():
     """A search for noise looks at any loss: e^loss is too large for MPFR above 2^30, and its sum is lost for sure."""
     for loss, count in ((F(2**31), 1), (F(2**200), 3), (F(2**31), 1023)):
-        losses = mixture([(loss, count)])
+        losses = mixture([(loss, count)], 1024)
         assert len(losses) == count + 1 and losses[loss * count] == sum(losses.values()) == 1
     assert Loss(laplace=((F(2**31), 40),)).delta(F(1, 10**9)) == 1
 

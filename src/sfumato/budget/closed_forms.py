@@ -17,7 +17,6 @@ from sfumato.exact.root_finding import crossing, halve, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BITS_OF_CHANCES = 128
-MAX_SUMS = 1 << 10  # of losses that are added up one by one; the certificate adds up more
 BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
 
 Chances = dict[Fraction, Any]  # a privacy loss -> its probability, an upper bound in MPFR
@@ -301,18 +300,19 @@ def coins(epsilon: Fraction, count: int) -> list[Any]:
     return weights[::-1]
 
 
-def mixture(parts: Iterable[tuple[Fraction, int]]) -> Chances | None:
+def mixture(parts: Iterable[tuple[Fraction, int]], max_sums: int) -> Chances | None:
     """Return the loss distribution of pure mechanisms together, exact for coins of their epsilons.
 
     Args:
         parts: (epsilon, count) of pure mechanisms.
+        max_sums: how many sums of losses are added up one by one.
     Returns:
-        Loss -> probability rounded up; None where there are more than 1,024 sums of losses.
+        Loss -> probability rounded up; None where there are more sums.
     Source:
         Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy".
     """
     parts = [(epsilon, count) for epsilon, count in parts if epsilon]
-    if math.prod(count + 1 for _, count in parts) > MAX_SUMS:
+    if math.prod(count + 1 for _, count in parts) > max_sums:
         return None
     up = directed(BITS_OF_CHANCES).up
     chances: Chances = {Fraction(0): convert(1, up)}
