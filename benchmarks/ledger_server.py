@@ -34,7 +34,7 @@ from ledger import AMOUNT, check, held, make, preloaded
 import sfumato as sf
 from sfumato.errors import EngineError
 
-MOST = 40  # spends, of one that is to be killed
+MAX = 40  # spends, of one that is to be killed
 
 
 class Server:
@@ -123,7 +123,7 @@ def spent(place: str) -> int:
     shown = 0
     with suppress(EngineError):
         budget = sf.Ledger(place).budget("d", analyst="ann")
-        for _ in range(MOST):
+        for _ in range(MAX):
             budget.spend(AMOUNT)
             shown += 1
     return shown
@@ -134,7 +134,7 @@ def again(place: str, before: int, shown: int) -> int:
     until = time.monotonic() + 60
     while True:
         try:
-            return check(place, before, shown, MOST)
+            return check(place, before, shown, MAX)
         except EngineError:
             if time.monotonic() > until:
                 raise

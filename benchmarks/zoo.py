@@ -27,7 +27,7 @@ from sfumato.audit import audit
 from sfumato.audit.histogram_method import HistogramMethod
 
 BY_NAME = {s.name: s for s in specimens.SPECIMENS}
-SECONDS, MOST = 40.0, 10_000_000  # the last batch and the bounds take some more
+SECONDS, MAX = 40.0, 10_000_000  # the last batch and the bounds take some more
 ALPHA, TWIN_ALPHA, TWIN_DRAWS = 1e-6, 0.01, 20_000
 BUCKETED = (10_000, 100_000)
 
@@ -45,7 +45,7 @@ class Row:
 
 def examined(name: str) -> Row:
     specimen = BY_NAME[name]
-    options = specimens.claimed(specimen) | {"pairs": specimen.pairs, "seconds": SECONDS, "max_samples": MOST}
+    options = specimens.claimed(specimen) | {"pairs": specimen.pairs, "seconds": SECONDS, "max_samples": MAX}
     specimens.seed(f"zoo {name}")
     report = audit(specimen.broken, alpha=ALPHA, **options)
     bucketed = tuple(

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.noise_cannot_matter("which functions run is looked at, 
 ROOT = Path(__file__).parents[1]
 PACKAGE = str(Path(sf.__file__).parent) + "/"
 # They may fall, and do not rise unseen: in all, of one release on one machine, and with the plainest noise.
-MOST, MOST_ON_ONE_MACHINE, MOST_OF_PLAIN = 16_500, 10_000, 7_450
+MAX, MAX_ON_ONE_MACHINE, MAX_OF_PLAIN = 16_500, 10_000, 7_450
 
 
 def tool() -> ModuleType:
@@ -57,8 +57,8 @@ def test_the_page_has_the_numbers_of_the_script():
     assert len(told) > 20
     for one, other in zip(told, counted, strict=True):
         assert abs(one - other) <= 50 + other // 50, "run `python tools/trust.py`"
-    assert TRUST.total() <= MOST and TRUST.largest() <= MOST_ON_ONE_MACHINE
-    assert TRUST.total("all") <= MOST_OF_PLAIN
+    assert TRUST.total() <= MAX and TRUST.largest() <= MAX_ON_ONE_MACHINE
+    assert TRUST.total("all") <= MAX_OF_PLAIN
 
 
 def test_every_module_is_in_the_base_or_apart_for_a_reason():

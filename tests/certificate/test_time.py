@@ -26,7 +26,7 @@ from tests.certificate.descriptions import (
 )  # fmt: skip
 from tests.certificate.plans import GEOMETRIC, TOP
 
-MOST = description._MOST_STEPS // 10
+MAX = description._MAX_STEPS // 10
 SECONDS = 2  # of a processor, at best; a fifth of one as a rule, beside what a long text takes to be read
 LONGEST = 1_000_000
 Make = Callable[[int], dict[str, Any]]
@@ -217,7 +217,7 @@ def taken(known: dict[str, Any]) -> float:
     [5_000, pytest.param(60_000, marks=pytest.mark.long), pytest.param(LONGEST, marks=pytest.mark.long)],
 )
 def test_no_description_takes_long(size, monkeypatch):
-    monkeypatch.setattr(description, "_MOST_STEPS", MOST)
+    monkeypatch.setattr(description, "_MAX_STEPS", MAX)
     for name, make in HOSTILE.items():
         known = largest(make, size)
         # A machine that does much else may be slow once, or twice.
@@ -228,8 +228,8 @@ def test_steps_are_counted_and_their_end_refuses(monkeypatch):
     """What is certified with all steps is refused where they are too few for it."""
     known = private(independent("laplace", units=9), per_unit=3, delta="1/10")
     certify(release(known))
-    left = description._MOST_STEPS - description._steps_left.get()
+    left = description._MAX_STEPS - description._steps_left.get()
     assert left > 0
-    monkeypatch.setattr(description, "_MOST_STEPS", left - 1)
+    monkeypatch.setattr(description, "_MAX_STEPS", left - 1)
     with pytest.raises(CertificateError, match="takes too long"):
         certify(release(known))

@@ -185,7 +185,7 @@ def test_null_equals_nothing(public: list[int | None]) -> None:
 
 
 def test_too_many_public_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engines.duckdb.post_processing.MOST_GROUPS", 2)
+    monkeypatch.setattr("sfumato.engines.duckdb.post_processing.MAX_GROUPS", 2)
     with pytest.raises(SqlError, match="more than 2 groups"):
         sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)})
 

@@ -49,12 +49,12 @@ def counted(path, rows: pa.Array, question) -> int:
 
 
 COUNT_NULL = ("IS NULL", "derived", "per unit", "by unit and x")
-LEAST = {"VARCHAR": "x >= ''", "TIME": "x >= TIME '00:00:00'", "TIMESTAMP": "x > TIMESTAMP '1960-01-01'"}
+MIN = {"VARCHAR": "x >= ''", "TIME": "x >= TIME '00:00:00'", "TIMESTAMP": "x > TIMESTAMP '1960-01-01'"}
 QUESTIONS = {
     "IS NULL": lambda t: t.filter("x IS NULL").agg(n=sf.count()),
     "IS NOT NULL": lambda t: t.filter("x IS NOT NULL").agg(n=sf.count()),
     "derived": lambda t: t.with_columns(y="x IS NULL").filter("y").agg(n=sf.count()),
-    "compared": lambda t: t.filter(LEAST[t.schema["x"].type_name]).agg(n=sf.count()),
+    "compared": lambda t: t.filter(MIN[t.schema["x"].type_name]).agg(n=sf.count()),
     "count": lambda t: t.agg(n=sf.count("x")),
     "per unit": lambda t: t.per_unit(n="count(x)").filter("n = 0").bound(rows=1).agg(n=sf.count()),
     "by unit and x": lambda t: t.per_unit("x", n="count(*)").filter("x IS NULL").bound(rows=1).agg(n=sf.count()),

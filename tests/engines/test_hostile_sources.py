@@ -250,7 +250,7 @@ def test_maps_in_slices_and_under_nulls():
     assert sanitized(inside.slice(3)).to_pylist() == pairs[3:]
 
 
-LEAST, MOST = -(2**63), 2**63 - 1
+MIN, MAX = -(2**63), 2**63 - 1
 STAMP, ZONED, CLOCK = pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us")
 # Type, a value of the others, and one that stopped DuckDB.
 INSIDE = {
@@ -259,10 +259,10 @@ INSIDE = {
         [{"m": [(b"a", 1)]}, {"m": []}, None],
         [{"m": [(b"a", 1), (b"b", 1), (b"a", None)]}],
     ),
-    "a fixed list of times": (pa.list_(STAMP, 2), [1, None], [5, LEAST]),
-    "a map to times": (pa.map_(pa.string(), STAMP), [("a", 1)], [("a", LEAST), ("b", 1)]),
-    "a map of times": (pa.map_(ZONED, STAMP), [(1, 1)], [(LEAST, 1), (2, 2)]),
-    "a struct of times": (pa.struct({'a" b': STAMP, "c": CLOCK}), {'a" b': 1, "c": 1}, {'a" b': LEAST, "c": MOST}),
+    "a fixed list of times": (pa.list_(STAMP, 2), [1, None], [5, MIN]),
+    "a map to times": (pa.map_(pa.string(), STAMP), [("a", 1)], [("a", MIN), ("b", 1)]),
+    "a map of times": (pa.map_(ZONED, STAMP), [(1, 1)], [(MIN, 1), (2, 2)]),
+    "a struct of times": (pa.struct({'a" b': STAMP, "c": CLOCK}), {'a" b': 1, "c": 1}, {'a" b': MIN, "c": MAX}),
     "times of day in a map in a list": (
         pa.list_(pa.map_(pa.string(), pa.list_(CLOCK))),
         [[("a", [1])]],

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
 
-LEAST, MOST = SPANS["HUGEINT"]
+MIN, MAX = SPANS["HUGEINT"]
 
 
 def cut(a: int, b: int) -> int:
@@ -49,7 +49,7 @@ OPERATORS: dict[str, Callable[[int, int], int | bool | None]] = {
 
 
 def held(value: int | bool | None) -> int | bool | None:
-    return value if value is None or isinstance(value, bool) or LEAST <= value <= MOST else None
+    return value if value is None or isinstance(value, bool) or MIN <= value <= MAX else None
 
 
 def extremes(kind: str) -> list[int]:
@@ -175,7 +175,7 @@ def test_a_product_that_is_the_smallest_number_does_not_stop():
         assert values({"a": "BIGINT"}, rows, text) == [a * abs(a - 2**63) for (a,) in rows]
 
 
-SUMMED = [[MOST, 1, -5], [MOST, 1], [LEAST, -1, 1], [LEAST], [LEAST, LEAST, MOST, MOST, 2], [3, None], [None]]
+SUMMED = [[MAX, 1, -5], [MAX, 1], [MIN, -1, 1], [MIN], [MIN, MIN, MAX, MAX, 2], [3, None], [None]]
 
 
 @pytest.mark.parametrize("over", ["", " OVER ()"])

@@ -16,7 +16,7 @@ import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.guidance.histogram_tail import Side, log_probability
 from sfumato.guidance.inferred_bounds import (
-    LEAST_LOOK,
+    MIN_LOOK,
     PARTS,
     Histogram,
     ValueHistograms,
@@ -250,7 +250,7 @@ def looked_at(units: float, seed: int, close: bool, **how: bool) -> list[Fractio
 @given(st.floats(-1e4, 1e12), st.integers(0, 2**32), st.booleans())
 def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units, seed, close):
     parts = looked_at(units, seed, close)
-    assert sum(parts) <= 1 and min(parts) >= LEAST_LOOK
+    assert sum(parts) <= 1 and min(parts) >= MIN_LOOK
     assert parts[0] == PARTS[0]
 
 

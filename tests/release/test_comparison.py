@@ -55,7 +55,7 @@ def missed(release: sf.Release, confidence: float) -> dict[str, int]:
 
 
 # Each of 400 bars fails with probability 0.2 at most: of a binomial law more than 145 is below 1e-14.
-MOST = 145
+MAX = 145
 COUNTED = pytest.mark.flakiness(k=13, because="a binomial tail of 1e-14 for each of four outputs")
 
 
@@ -63,7 +63,7 @@ COUNTED = pytest.mark.flakiness(k=13, because="a binomial tail of 1e-14 for each
 @pytest.mark.parametrize("noise", NOISES)
 def test_bars_hold_as_often_as_they_say(noise):
     found = missed(question().release(epsilon=2, delta=1e-6, noise=noise), 0.8)
-    assert max(found.values()) <= MOST, found
+    assert max(found.values()) <= MAX, found
 
 
 @pytest.mark.noise_cannot_matter("a number less itself is 0, and over itself 1, whatever its noise is")

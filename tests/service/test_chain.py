@@ -288,7 +288,7 @@ def test_hostile_chains_are_refused_in_words_and_alike(services, step):
 
 def test_calls_that_are_not_admitted(service, monkeypatch):
     """Which would run, read a file, or open exact numbers, were any method or option taken."""
-    monkeypatch.setattr(wire_format, "MOST_CALLS", 4)
+    monkeypatch.setattr(wire_format, "MAX_CALLS", 4)
     count = ["agg", [], {"n": {"asks": "count_units", "args": [], "named": {}}}]
     for calls, options in (
         ([["dummy", [], {}], count], {}),

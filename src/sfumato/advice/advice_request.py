@@ -20,7 +20,7 @@ from sfumato.query.tables.combined_tables import units_of
 
 # The default part of epsilon for preliminary queries; measured in docs/accuracy.md.
 SHARE = Fraction(1, 5)
-MOST_QUESTIONS = 64
+MAX_QUESTIONS = 64
 # Into how many equal parts the rest is divided, of which each question gets one at least.
 PORTIONS = 64
 _PORTIONS_EACH = 8
@@ -148,9 +148,9 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
     pairs: list[tuple[Any, Any]]
     with in_own_words(_not_given, Exception):
         pairs = list(given.items()) if named else [(None, one) for one in given]
-    if not 1 <= len(pairs) <= MOST_QUESTIONS:
+    if not 1 <= len(pairs) <= MAX_QUESTIONS:
         raise QueryError(
-            f"advise: {len(pairs)} questions were given; from 1 to {MOST_QUESTIONS} are advised at once"
+            f"advise: {len(pairs)} questions were given; from 1 to {MAX_QUESTIONS} are advised at once"
         )
     found: dict[str, Question[Any]] = {}
     for name, one in pairs:

@@ -18,7 +18,7 @@ from sfumato.dataclass import dataclass
 from sfumato.guidance.expected_error import EstimatedUnits
 from sfumato.guidance.histogram_tail import Floats
 from sfumato.guidance.inferred_bounds import (
-    LEAST_LOOK,
+    MIN_LOOK,
     Histogram,
     ValueHistograms,
     Values,
@@ -109,7 +109,7 @@ class SharedHistograms:
 
     def plan(self) -> Plan:
         """Return the plan of the cheapest shared histogram, which shows whether it can be drawn."""
-        return self.histograms.plan(self.histograms.edges, self.epsilon * LEAST_LOOK)
+        return self.histograms.plan(self.histograms.edges, self.epsilon * MIN_LOOK)
 
     def draw(self, noise: float) -> None:
         """Draw the shared histograms for the bounds that are best under this noise."""

@@ -144,7 +144,7 @@ class TopExplanation(Told):
         return "\n".join([*self.steps, *self.notes])
 
 
-MOST_CANDIDATES = 10**9
+MAX_CANDIDATES = 10**9
 # Half of delta is for what concentrates, where groups are private too.
 _HALF = Fraction(1, 2)
 LARGEST_SCALE, LARGEST_MARGIN = 2**56, 2**63
@@ -205,8 +205,8 @@ class Top(SuggestingArguments, Displayed):
         if public is None:
             default = max(100, 10 * positive_int(self.k, "k"))
             given = default if self.candidates is None else positive_int(self.candidates, "candidates")
-            if given > MOST_CANDIDATES:
-                raise ParameterError("candidates", given, f"at most {MOST_CANDIDATES:,}")
+            if given > MAX_CANDIDATES:
+                raise ParameterError("candidates", given, f"at most {MAX_CANDIDATES:,}")
             object.__setattr__(self, "candidates", given)
             checked_k(self.k, given)
             return

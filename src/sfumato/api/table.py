@@ -32,7 +32,7 @@ from sfumato.query.schema import (
 )
 from sfumato.query.table_display import table_card, table_line
 from sfumato.query.tables.combined_tables import (
-    MOST_ROWS,
+    MAX_ROWS,
     Combination,
     JoinKind,
     distinct,
@@ -169,7 +169,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         *,
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
-        rows: int = MOST_ROWS,
+        rows: int = MAX_ROWS,
         unit_rows: int | None = None,
     ) -> Table[Released]:
         """Join columns of another table, where values are equal.

@@ -17,7 +17,7 @@ from sfumato.audit.datasets import edges, given_edges, numbers
 from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.output_columns import Floats
-from sfumato.audit.pair_audit import LEAST_BATCH, PairTest, witness
+from sfumato.audit.pair_audit import MIN_BATCH, PairTest, witness
 from sfumato.audit.report import Excluded, Point, Report
 from sfumato.display.progress import notebook_bar
 from sfumato.errors import ParameterError
@@ -391,7 +391,7 @@ def _next(tests: list[PairTest], batch: int) -> int:
 
 def _size(test: PairTest, chased: bool) -> int:
     """Choose the batch size of the auditor's next draws, which grows with the draws so far."""
-    return max(LEAST_BATCH, test.samples // (4 if chased else 2))
+    return max(MIN_BATCH, test.samples // (4 if chased else 2))
 
 
 def _check_outputs(tests: list[PairTest], mechanism: Mechanism) -> None:

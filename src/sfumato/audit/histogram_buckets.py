@@ -20,7 +20,7 @@ Codes = NDArray[np.int64]
 Column = tuple[Floats, Codes]
 
 # Narrower buckets than this are not made for values that hardly vary.
-LEAST_WIDTH = 1e-10
+MIN_WIDTH = 1e-10
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _width(values: Floats) -> float:
     with np.errstate(over="ignore"):
         quarter, three_quarters = np.quantile(values, [0.25, 0.75])
         spread = 2 * (three_quarters - quarter) if three_quarters > quarter else np.ptp(values)
-    return float(np.clip(spread / np.cbrt(len(values)), LEAST_WIDTH, np.finfo(float).max / 4))
+    return float(np.clip(spread / np.cbrt(len(values)), MIN_WIDTH, np.finfo(float).max / 4))
 
 
 @dataclass(frozen=True)

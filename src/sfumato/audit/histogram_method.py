@@ -87,7 +87,7 @@ class SearchGraph(Generic[S]):
 
 
 # So many numbers are kept in all, of 24 bytes each with what belongs to them.
-MOST_KEPT = 20_000_000
+MAX_KEPT = 20_000_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -106,7 +106,7 @@ class DrawCache(Generic[S]):
     """
 
     def __init__(
-        self, sample: Callable[[Any], S], size: Callable[[S], int] = lambda sample: 1, most: int = MOST_KEPT
+        self, sample: Callable[[Any], S], size: Callable[[S], int] = lambda sample: 1, most: int = MAX_KEPT
     ) -> None:
         self._sample, self._size, self._room = sample, size, most
         self._samples: dict[Hashable, S] = {}

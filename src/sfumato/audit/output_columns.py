@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import rows
-from sfumato.audit.output_leaves import MOST_LEAVES, RAISES, Exact, Unread, as_float, key_word, leaves, word
+from sfumato.audit.output_leaves import MAX_LEAVES, RAISES, Exact, Unread, as_float, key_word, leaves, word
 from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
@@ -77,9 +77,9 @@ Cells = dict[str, tuple[list[int], list[Any]]]
 
 MISSING = 1
 LENGTH = "len(value)"
-MOST_COLUMNS = 1000
-_MOST_TOKENS = 100_000
-_MOST_WORDS = 10
+MAX_COLUMNS = 1000
+_MAX_TOKENS = 100_000
+_MAX_WORDS = 10
 _NAMED = 10
 
 
@@ -94,7 +94,7 @@ class Vocabulary:
         """Return the token of a word in a column; after 100,000 words all are one token."""
         found = self._codes.get(word)
         if found is None:
-            if len(self.words) > _MOST_TOKENS:
+            if len(self.words) > _MAX_TOKENS:
                 word = "a rare token"
                 if word in self._codes:
                     return self._codes[word]
@@ -237,8 +237,8 @@ class Reader:
         cells: Cells = {}
         for row, output in enumerate(listed):
             for i, (path, leaf) in enumerate(leaves(output)):
-                if i == MOST_LEAVES:
-                    why = f"an output is read up to {MOST_LEAVES:,} leaves"
+                if i == MAX_LEAVES:
+                    why = f"an output is read up to {MAX_LEAVES:,} leaves"
                     self._unread["the rest", why] = "of one output"
                     break
                 where, values = cells.setdefault(path, ([], []))
@@ -251,7 +251,7 @@ class Reader:
     def _admit(self, paths: dict[str, None]) -> None:
         """Give columns to new leaves; where there are too few, to some of them at random."""
         new = [path for path in paths if path not in self._index and path not in self._left_out]
-        room = MOST_COLUMNS - len(self.paths)
+        room = MAX_COLUMNS - len(self.paths)
         chosen = set(range(len(new)) if len(new) <= room else self._random.sample(range(len(new)), room))
         for i, path in enumerate(new):
             if i in chosen:
@@ -308,8 +308,8 @@ class Reader:
 
     def _each(self, draw: Draws, word: Callable[[int], str]) -> str:
         present = np.flatnonzero(draw.tokens[0] != MISSING).tolist()
-        listed = [f"{self.paths[c]} {word(c)}" for c in present[:_MOST_WORDS]]
-        return f"({', '.join([*listed, '...'] if len(present) > _MOST_WORDS else listed)})"
+        listed = [f"{self.paths[c]} {word(c)}" for c in present[:_MAX_WORDS]]
+        return f"({', '.join([*listed, '...'] if len(present) > _MAX_WORDS else listed)})"
 
     def _array(self, array: NDArray[Any], names: list[str]) -> Draws:
         found = [self._index.get(name) for name in names]

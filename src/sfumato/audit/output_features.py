@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.audit.output_columns import NO_BITS, ZERO_BITS, Codes, Draws, Floats, Mask, Reader
 from sfumato.dataclass import dataclass
 
-_MOST_ATOMS = 64
+_MAX_ATOMS = 64
 _EXTREMES = (4, 16, 64)
 # A learner sorts at most so many past draws; counts are over all of them.
 _LEARNED_FROM = 40_000
@@ -96,7 +96,7 @@ class Atoms(Cells):
         codes, seen = np.unique(np.concatenate([_thin(x), _thin(y)]), return_counts=True)
         if len(codes) < 2 or seen.max() < 2:
             return None
-        often = np.argsort(-seen, kind="stable")[:_MOST_ATOMS]
+        often = np.argsort(-seen, kind="stable")[:_MAX_ATOMS]
         return cls(np.sort(codes[often[seen[often] >= 2]]))
 
     def place(self, values: NDArray[Any]) -> Codes:
@@ -129,12 +129,12 @@ def _listed(words: list[str]) -> str:
 
 
 _RIDGE = 10.0
-_MOST_COLUMNS = 200
-_MOST_TOKENS = 4
+_MAX_COLUMNS = 200
+_MAX_TOKENS = 4
 _STEPS = 25
 _FITTED_ON = 5_000
 # Wider outputs are scored by lines alone.
-_MOST_SQUASHED = 100
+_MAX_SQUASHED = 100
 
 
 class Classifier:
@@ -153,7 +153,7 @@ class Classifier:
 
     def __init__(self, x: Draws, y: Draws) -> None:
         x, y = (d.part(0, _FITTED_ON) for d in (x, y))
-        tokens = np.concatenate([x.tokens, y.tokens])[:, :_MOST_COLUMNS]
+        tokens = np.concatenate([x.tokens, y.tokens])[:, :_MAX_COLUMNS]
         self._tokens = [_often(column) for column in tokens.T]
         raw = np.vstack([self._raw(x), self._raw(y)])
         self._center = np.median(raw, axis=0)
@@ -179,7 +179,7 @@ class Classifier:
     def _scaled(self, raw: Floats) -> Floats:
         scaled = np.clip((raw - self._center) / self._scale, -8, 8)
         # The log-ratio of shifted Laplace noise is a clipped line, of Gaussian noise a line: offer both.
-        squashed = [np.clip(scaled, -1, 1)] if scaled.shape[1] <= _MOST_SQUASHED else []
+        squashed = [np.clip(scaled, -1, 1)] if scaled.shape[1] <= _MAX_SQUASHED else []
         return np.hstack([scaled, *squashed, np.ones((len(raw), 1))])
 
 
@@ -205,7 +205,7 @@ def _least_squares(design: Floats, side: Floats) -> Floats:
 def _often(codes: Codes) -> Codes:
     """Return the most frequent codes of a column but one, as features of the classifier."""
     values, seen = np.unique(codes, return_counts=True)
-    return values[np.argsort(-seen, kind="stable")][1 : _MOST_TOKENS + 1]
+    return values[np.argsort(-seen, kind="stable")][1 : _MAX_TOKENS + 1]
 
 
 Extract = Callable[[Draws], Any]

@@ -110,7 +110,7 @@ def _cut(text: str) -> str:
 # What lies deeper in an output is not read.
 _DEEPEST = 50
 # So many numbers in one text are read, and of bytes so many one by one; of an output so many leaves.
-_MOST_NUMBERS, _MOST_BYTES, MOST_LEAVES = 16, 64, 20_000
+_MAX_NUMBERS, _MAX_BYTES, MAX_LEAVES = 16, 64, 20_000
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,7}\b|[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _TEXTS = (str, bytes, bytearray, memoryview)
 _MOMENTS = (datetime.date, datetime.time, datetime.timedelta)
@@ -278,11 +278,11 @@ def _text(value: Any, name: str) -> Iterator[Leaf]:
         if len(value) == 8:
             for order in ("<", ">"):
                 yield f"{name} as {order}f8", float(np.frombuffer(value, f"{order}f8")[0])
-        for i, byte in enumerate(value[:_MOST_BYTES]):
+        for i, byte in enumerate(value[:_MAX_BYTES]):
             yield f"{name}[{i}]", byte
-        if len(value) > _MOST_BYTES:
+        if len(value) > _MAX_BYTES:
             yield (
-                f"{name}[{_MOST_BYTES}:]",
+                f"{name}[{_MAX_BYTES}:]",
                 Unread("bytes", "bytes past the first 64 are told by a hash alone"),
             )
         return
@@ -292,7 +292,7 @@ def _text(value: Any, name: str) -> Iterator[Leaf]:
         yield f"address in {name}", Unread("text", "it looks like a place in memory")
     yield f"len({name})", len(value)
     for i, match in enumerate(_NUMBER.finditer(value)):
-        if i == _MOST_NUMBERS:
+        if i == _MAX_NUMBERS:
             yield f"number {i} in {name}", Unread("text", "numbers past the first 16 of a text are not read")
             return
         yield f"number {i} in {name}", int(match[0], 16) if "x" in match[0] else float(match[0])
@@ -317,7 +317,7 @@ def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]
             yield f"{word(member)} in {path or 'value'}", True
         else:
             # Read once: sets within sets would be read twice as often at each level.
-            found = list(itertools.islice(leaves(member, _SOMEWHERE, around), MOST_LEAVES))
+            found = list(itertools.islice(leaves(member, _SOMEWHERE, around), MAX_LEAVES))
             parts.append((sorted((where, *_order(leaf)) for where, leaf in found), found))
     parts.sort(key=lambda part: part[0])
     for i, (_, found) in enumerate(parts):

@@ -15,13 +15,13 @@ from sfumato.audit.output_features import Quantiles, bank, most_different
 from sfumato.audit.python_code import cut, replay
 from sfumato.audit.report import Histogram, Witness
 
-LEAST_BATCH = 48
+MIN_BATCH = 48
 # Shares of the wealth: of features that the first batch suggests, and of draws that vectorised calls give.
 _FIRST_BANK = 0.9
 _VECTORISED = 0.9
 # So many columns are looked at by themselves, and so many numbers of a side kept to learn from.
-_MOST_COLUMNS = 12
-_MOST_KEPT = 20_000_000
+_MAX_COLUMNS = 12
+_MAX_KEPT = 20_000_000
 
 
 class PairTest:
@@ -110,7 +110,7 @@ class PairTest:
         if not self._full:
             self._x.append(x)
             self._y.append(y)
-            self._full = self.samples * x.numbers.shape[1] > _MOST_KEPT
+            self._full = self.samples * x.numbers.shape[1] > _MAX_KEPT
         self.silent = self.silent and len(np.unique(np.concatenate([x.whole, y.whole]))) == 1
         # Before anything is learned no bet is made: the wealth is what it was, times 1.
         totals = [w.total for w in self.wagers] or [0.0]
@@ -184,7 +184,7 @@ class PairTest:
             self._columns += (
                 most_different(x, y) if first else range(self._columns_seen, len(self.reader.paths))
             )
-            self._columns = list(dict.fromkeys(self._columns))[:_MOST_COLUMNS]
+            self._columns = list(dict.fromkeys(self._columns))[:_MAX_COLUMNS]
             self._columns_seen = len(self.reader.paths)
             new = [f for f in bank(self.reader, self._columns, x, y) if f.name not in known]
             for feature in new:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 420, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 24, 40
 # Buckets are merged to so many, and further while they hold few draws, down to the least.
-_MOST_BUCKETS, _LEAST_BUCKETS, _FEW_DRAWS = 80, 10, 20
-_MOST_POINTS = 400
+_MAX_BUCKETS, _MIN_BUCKETS, _FEW_DRAWS = 80, 10, 20
+_MAX_POINTS = 400
 # The bound is cut where it is so many times as high as the shares.
 _CUT = 3.0
 _CONFIDENCE = 0.95
@@ -85,9 +85,9 @@ class Bars:
     def _merged(cls, given: Histogram) -> Bars:
         boundaries = np.array(given.boundaries)
         counts = [np.array(c, np.int64) for c in (given.counts, given.neighbour_counts)]
-        while len(counts[0]) > _LEAST_BUCKETS:
+        while len(counts[0]) > _MIN_BUCKETS:
             buckets = len(counts[0])
-            if buckets <= _MOST_BUCKETS and max(c.sum() for c in counts) >= _FEW_DRAWS * buckets:
+            if buckets <= _MAX_BUCKETS and max(c.sum() for c in counts) >= _FEW_DRAWS * buckets:
                 break
             # The last bucket may become narrower than the others.
             counts = [np.add.reduceat(c, np.arange(0, buckets, 2)) for c in counts]
@@ -162,7 +162,7 @@ def wealth(trace: Sequence[Point], alpha: float, name: str) -> Figure:
         alpha: the claim is rejected at a wealth of 1/alpha.
         name: of the picture, unique on the page.
     """
-    kept = [*trace[:: max(1, len(trace) // _MOST_POINTS)], trace[-1]]
+    kept = [*trace[:: max(1, len(trace) // _MAX_POINTS)], trace[-1]]
     needed = -math.log10(alpha)
     points = [(0, 0.0), *((p.samples, p.log10_wealth) for p in kept)]
     low, high = min(y for _, y in points), max(needed, *(y for _, y in points))

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 COMPOSITIONS = ("tight", "adding")
-_LEAST_DELTA = Fraction(1, 2**1800)  # the bounds of Gaussian noise go no further
+_MIN_DELTA = Fraction(1, 2**1800)  # the bounds of Gaussian noise go no further
 _LARGEST_EPSILON = 10**300  # floats tell no larger ones
-_MOST_EPSILON = 1000  # which protects nobody, however it is composed
+_MAX_EPSILON = 1000  # which protects nobody, however it is composed
 
 Totals = tuple[tuple[Fraction, Fraction], ...]
 
@@ -83,7 +83,7 @@ class Cap(Spelled):
     @cached_property
     def _filters(self) -> tuple[PrivacyFilter, ...]:
         """The privacy filters of a budget's cap with their limits, which take milliseconds to find."""
-        bounded = self.delta >= _LEAST_DELTA and self.epsilon <= _MOST_EPSILON
+        bounded = self.delta >= _MIN_DELTA and self.epsilon <= _MAX_EPSILON
         return privacy_filters(self.epsilon, self.delta, self.composition == "tight" and bounded)
 
 
@@ -222,7 +222,7 @@ def six_digits(number: Fraction) -> str:
     return text if Fraction(text) <= number else repr(round_down(number))
 
 
-_MOST = 20  # questions that are shown
+_MAX = 20  # questions that are shown
 
 LOG = logging.getLogger("sfumato.budget")
 
@@ -388,8 +388,8 @@ class Budget(SuggestingArguments, Displayed, Owned):
             ("spent", f"within {_price(epsilon, delta)}"),
             ("left", f"{left.share:.1%}; a question may ask for {_price(left.epsilon, left.delta)}"),
         ]
-        paid = [[one.what, exact(one.epsilon), exact(one.delta)] for one in self.history[-_MOST:]]
-        more = f"The last {_MOST} of {len(self.history):,} questions." if len(self.history) > _MOST else ""
+        paid = [[one.what, exact(one.epsilon), exact(one.delta)] for one in self.history[-_MAX:]]
+        more = f"The last {_MAX} of {len(self.history):,} questions." if len(self.history) > _MAX else ""
         rows = Rows(["paid for", "epsilon", "delta"], paid, beyond=more) if paid else None
         return Card(self._title, [Facts(facts), rows])
 

@@ -18,7 +18,7 @@ from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError
 from sfumato.exact import as_int
 from sfumato.names.foreign_names import ARGUMENTS
 from sfumato.query.aggregates import checked_bounds
-from sfumato.query.tables.combined_tables import MOST_UNIT_ROWS
+from sfumato.query.tables.combined_tables import MAX_UNIT_ROWS
 from sfumato.query.tables.table_part import checked_parts, unit_name
 
 _TABLE = (
@@ -181,7 +181,7 @@ def _table(
         foreign_key=foreign,
         max_groups=_limit(where, given, "max_groups"),
         max_rows=_limit(where, given, "max_rows"),
-        max_joined_rows=_limit(where, given, "max_joined_rows", MOST_UNIT_ROWS),
+        max_joined_rows=_limit(where, given, "max_joined_rows", MAX_UNIT_ROWS),
         columns=columns,
     )
 

@@ -248,7 +248,7 @@ class Declarations(SuggestingArguments, Displayed):
         return f"<{called(self.name)}: {', '.join(map(visible, self.tables))}>"
 
 
-MOST_GROUPS = 1_000_000  # that are public, and so all in the output
+MAX_GROUPS = 1_000_000  # that are public, and so all in the output
 
 
 def size(domains: Sequence[Sequence[object]]) -> int:
@@ -262,11 +262,11 @@ def check_size(columns: Sequence[str], domains: Sequence[Sequence[object]]) -> N
     Raises:
         QueryError: there are more than 1,000,000.
     """
-    if size(domains) > MOST_GROUPS:
+    if size(domains) > MAX_GROUPS:
         sizes = " times ".join(f"{len(domain):,}" for domain in domains)
         raise QueryError(
             f"group_by: the domains of {', '.join(columns)} have {sizes} = {size(domains):,} groups, "
-            f"but all are in the output, and at most {MOST_GROUPS:,} can be. Let groups be chosen privately, "
+            f"but all are in the output, and at most {MAX_GROUPS:,} can be. Let groups be chosen privately, "
             "group_by(..., keys='private'), in SQL OPTIONS (group_selection = auto), or take fewer columns"
         )
 

@@ -25,7 +25,7 @@ from sfumato.exact import as_int
 from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
 from sfumato.query.schema import Derive
 from sfumato.query.tables.combined_tables import (
-    MOST_ROWS,
+    MAX_ROWS,
     Combination,
     JoinKind,
     Union,
@@ -141,7 +141,7 @@ class DeclaredTable(Table[Released]):
         *,
         on: str | Sequence[str] | Sequence[tuple[str, str]] | Mapping[str, str],
         how: JoinKind = "inner",
-        rows: int = MOST_ROWS,
+        rows: int = MAX_ROWS,
         unit_rows: int | None = None,
     ) -> DeclaredTable[Released]:
         """Join columns of another table, as `Table.join`.

@@ -19,7 +19,7 @@ from sfumato.certificate.description import take
 Counted = tuple[tuple[Fraction, int], ...]
 _MAX_SUMS = 1 + (1 << 12)  # of losses that are added up one by one
 DIGITS = Context(60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-_NEAR, _LEAST, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
+_NEAR, _MIN, _POWERS = Decimal("1e-45"), Decimal("1e-305"), Context(60, Emax=9999, traps=[])
 _TURN = Decimal("17.7715317526334649880635239602427747944584867575027608923416")  # 4 sqrt(2) pi
 _NODES = [(n * n, DIGITS.exp(DIGITS.divide(-n * n, 64))) for n in range(1, 103, 2)]
 
@@ -115,7 +115,7 @@ def decimal(x: Fraction) -> Decimal:
 
 def widened(x: Decimal, parts: Decimal) -> Fraction:
     """Return a bound of what was computed of some parts, with the digits of the context."""
-    return Fraction(max(x + parts * _NEAR, _LEAST))
+    return Fraction(max(x + parts * _NEAR, _MIN))
 
 
 def exp_above(x: Fraction) -> Fraction:
@@ -172,7 +172,7 @@ def gaussian_delta(mu_squared: Fraction, epsilon: Fraction) -> Fraction:
     mu, e = decimal(mu_squared).sqrt(), decimal(epsilon)
     low, high = e / mu - mu / 2, e / mu + mu / 2
     if max(abs(low), abs(high)) > 10**6:
-        return Fraction(_LEAST if low > 40 else 1)
+        return Fraction(_MIN if low > 40 else 1)
     near, far = _tail(low), e.exp() * _tail(high)
     return min(widened(near - far, near + far), Fraction(1))
 

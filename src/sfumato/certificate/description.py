@@ -79,7 +79,7 @@ def require(condition: object, where: str, problem: str) -> None:
         raise CertificateError(where, problem)
 
 
-_MOST_STEPS = 1_500_000  # of about a microsecond each, to check one description
+_MAX_STEPS = 1_500_000  # of about a microsecond each, to check one description
 _steps_left = ContextVar("steps_left", default=1 << 62)
 
 
@@ -91,7 +91,7 @@ def take(steps: int) -> None:
 
 def limit_steps(description: Mapping[str, Any]) -> None:
     """Start to count steps, first those of sums: exact numbers may have all their denominators in common."""
-    _steps_left.set(_MOST_STEPS)
+    _steps_left.set(_MAX_STEPS)
     take(len("".join({*_QUOTED.findall(json.dumps(description))})) ** 2 >> 14)
 
 

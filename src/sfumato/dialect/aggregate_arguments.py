@@ -276,8 +276,8 @@ class Aggregates(StatementChecker):
         if Fraction(bounds.lower.text) != 0:
             raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
         values = positive(self.statement.text, bounds.upper, "the upper bound of a count")
-        if values > ask.MOST_VALUES:
-            raise self._refuse(bounds.upper.place, f"at most {ask.MOST_VALUES:,} values of a unit can count")
+        if values > ask.MAX_VALUES:
+            raise self._refuse(bounds.upper.place, f"at most {ask.MAX_VALUES:,} values of a unit can count")
         column = self._first(call)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
@@ -341,8 +341,8 @@ class Aggregates(StatementChecker):
         for one, other in pairwise(edges):
             if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
                 raise self._refuse(other.place, "each edge is a number above the one before")
-        if not 2 <= len(edges) <= ask.MOST_BINS + 1:
-            raise self._refuse(call.name_place, f"there are from 1 to {ask.MOST_BINS:,} bins: {_BINS}")
+        if not 2 <= len(edges) <= ask.MAX_BINS + 1:
+            raise self._refuse(call.name_place, f"there are from 1 to {ask.MAX_BINS:,} bins: {_BINS}")
         return [edge.text for edge in edges]
 
     def _values(self, listed: Sequence[Literal], twice: str) -> list[Any]:
@@ -411,7 +411,7 @@ class Aggregates(StatementChecker):
     def _of_several(self, call: WrittenAggregate, arguments: list[Expression]) -> Aggregate:
         """Return an aggregate of several columns, with bounds from its arguments or from the catalog."""
         function, bounds, make = call.function, call.bounds, FUNCTIONS[call.function]
-        most = 1 + ask.MOST_EXPLAINING if make is ask.linear_regression else 2
+        most = 1 + ask.MAX_EXPLAINING if make is ask.linear_regression else 2
         if len(arguments) > most:
             raise self._refuse(arguments[most].place, f"{function} is of at most {most} columns")
         others = range(1, len(arguments))

@@ -14,7 +14,7 @@ from sfumato.dialect.select_statement import Expression, Item, Statement, Statem
 from sfumato.dialect.sql_tokens import Cursor, refusal
 from sfumato.dialect.syntax_tree import Node
 from sfumato.errors import QueryError, SqlError, listed, nearest
-from sfumato.query.group_totals import MOST_SETS, GroupingSets
+from sfumato.query.group_totals import MAX_SETS, GroupingSets
 
 _EACH_UNIT = (
     "a group for each privacy unit is not private; group by what many of them share. One row for each is "
@@ -235,8 +235,8 @@ def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], li
         SqlError: something is written that has no place there, or has too many sets.
     """
     read = [_part(words, part, split, 0) for part in parts]
-    if prod(part.sets for part in read) > MOST_SETS:
-        raise words.refuse(f"more than {MOST_SETS} sets of keys", words.tokens[parts[0].start])
+    if prod(part.sets for part in read) > MAX_SETS:
+        raise words.refuse(f"more than {MAX_SETS} sets of keys", words.tokens[parts[0].start])
     first: dict[tuple[str, ...], range] = {}
     for span in (key for part in read for key in part.keys):
         written = tuple(t.word or t.text.casefold() for t in words.tokens[span.start : span.stop])

@@ -18,7 +18,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign_names import ARGUMENTS, section
 from sfumato.query.option_names import NOISE_CHOICES, SELECTION_CHOICES
-from sfumato.query.tables.combined_tables import MOST_UNIT_ROWS
+from sfumato.query.tables.combined_tables import MAX_UNIT_ROWS
 from sfumato.query.tables.table_part import checked_parts, unit_name
 
 _COMPUTING = ("(", "*", "/", "+", "-", "^")
@@ -488,8 +488,8 @@ class _OptionReader:
         key = "max_joined_rows"
         most = None if self.declared is None else self.declared.max_joined_rows
         number = self.whole(key, most)
-        if number is not None and number > MOST_UNIT_ROWS:
-            expected = f"{key} is at most {MOST_UNIT_ROWS:,}, as one unit may make so many rows"
+        if number is not None and number > MAX_UNIT_ROWS:
+            expected = f"{key} is at most {MAX_UNIT_ROWS:,}, as one unit may make so many rows"
             raise self._refuse(self.pairs[key][1].place, expected)
         return most if number is None else number
 

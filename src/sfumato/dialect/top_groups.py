@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from sfumato.api.largest_groups import MOST_CANDIDATES
+from sfumato.api.largest_groups import MAX_CANDIDATES
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import LARGEST, SHARED, STRATA, STRATEGY
 from sfumato.dialect.released_sql import FreeNames, Pieces, Writer
@@ -139,7 +139,7 @@ class LargestGroups(StatementChecker):
             if public:
                 message = "candidates are of private groups; all public groups may be shown: leave it out"
                 raise self._refuse(candidates.place, message)
-            number = self._whole(candidates, "candidates", MOST_CANDIDATES)
+            number = self._whole(candidates, "candidates", MAX_CANDIDATES)
             if number < k:
                 raise self._refuse(candidates.place, f"candidates must be at least {k}, the groups shown")
         shown = call.is_set("counts")

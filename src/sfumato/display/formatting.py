@@ -57,7 +57,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 # Beyond these a number is easier to read with a power of ten.
 LARGEST = 1e15
-MOST_DECIMALS = 9
+MAX_DECIMALS = 9
 _CONTEXT = Context(prec=40, traps=[])  # the active one belongs to the caller
 _LONGEST = 14  # characters of a fraction, or of a whole number without a power of ten
 
@@ -100,7 +100,7 @@ def aligned(column: Sequence[Shown]) -> list[Shown]:
 
 
 def _one(value: float, error: float, finest: int) -> Shown:
-    if not math.isfinite(value) or max(abs(value), error) >= LARGEST or finest > MOST_DECIMALS:
+    if not math.isfinite(value) or max(abs(value), error) >= LARGEST or finest > MAX_DECIMALS:
         return Shown(f"{value:.{_digits(value, error)}g}", "∞" if math.isinf(error) else f"{error:.2g}")
     own = _decimals(error)
     decimals = finest if own is None else min(finest, own + 1)

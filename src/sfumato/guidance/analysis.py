@@ -134,7 +134,7 @@ def _exact(
 
 
 # Groups times combinations, which are held in memory.
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 
 
 def analysed(
@@ -165,10 +165,10 @@ def analysed(
     ]
     asked = _asked(query, settings)
     found = engine.contributions(asked)
-    if found.groups * len(settings) > MOST_CELLS:
+    if found.groups * len(settings) > MAX_CELLS:
         raise QueryError(
             f"analyze: {found.groups:,} groups times {len(settings)} combinations are more than "
-            f"{MOST_CELLS:,}; compare fewer, or filter the rows"
+            f"{MAX_CELLS:,}; compare fewer, or filter the rows"
         )
     truth = exact(query, asked.columns, found) | exact_quantiles(query, found)
     points = tuple(
@@ -261,7 +261,7 @@ def _asked(query: Query, settings: Sequence[_Setting]) -> Contributions:
 
 
 LARGEST_LIMIT = 10**9
-MOST_POINTS = 400
+MAX_POINTS = 400
 
 
 def grid(
@@ -303,8 +303,8 @@ def grid(
     size = 1
     for axis in axes:
         size *= len(axis)
-    if size > MOST_POINTS:
-        raise ParameterError("analyze: the number of combinations", size, f"at most {MOST_POINTS}")
+    if size > MAX_POINTS:
+        raise ParameterError("analyze: the number of combinations", size, f"at most {MAX_POINTS}")
     return tuple(
         Limits(of_groups, of_rows, tuple(zip(names, of_values, strict=True)), of_all)
         for of_groups, of_rows, of_all, *of_values in product(*axes)

@@ -31,7 +31,7 @@ from sfumato.noise import Words
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import (
-    MOST_VALUES,
+    MAX_VALUES,
     Aggregate,
     Sum,
     Weighted,
@@ -123,9 +123,9 @@ class Diagnosis(Spelled):
         query = self.plan.query
         for name, one in self.request.distinct.items():
             few = min(
-                one.values * (query.groups if query.keys else 1), query.total_rows or MOST_VALUES, MOST_VALUES
+                one.values * (query.groups if query.keys else 1), query.total_rows or MAX_VALUES, MAX_VALUES
             )
-            larger = min(max(most[name], few), MOST_VALUES)
+            larger = min(max(most[name], few), MAX_VALUES)
             for suffix, limit in (("few", few), ("most", larger)):
                 asked[f"{name}_{suffix}"] = count_distinct(name, values=limit, method=one.method)
         epsilon = self._of_shares * self._part(len(asked))

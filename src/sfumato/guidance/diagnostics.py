@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # A share that is less than this is no reason for another limit.
 SMALL = 0.05
-_MOST = 0.9  # nearly all
+_MAX = 0.9  # nearly all
 _WAITING = (
     "Their noise is not drawn yet, which showing them does not do: sentences(), findings() or to_pandas() "
     "reads the rows and draws it, once."
@@ -332,7 +332,7 @@ def _of_bound(item: Item, share: float, bar: float) -> str | None:
     if share - bar <= SMALL:
         return None
     wider = "ask with a smaller lower" if item.limit.startswith("lower") else "ask with a larger upper"
-    return f"nearly all of them are clamped to it; {wider}" if share + bar >= _MOST else wider
+    return f"nearly all of them are clamped to it; {wider}" if share + bar >= _MAX else wider
 
 
 def _where(limit: str) -> str:

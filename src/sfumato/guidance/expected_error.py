@@ -43,7 +43,7 @@ BENT = 0.2
 SMALL = 1e-4
 # By a normal law with a third moment: at so many places, each as probable.
 PLACES = 64
-MOST_UNITS = 1 << 40
+MAX_UNITS = 1 << 40
 _ADDED = "count", "sum", "cumulative total", "vector_sum"
 _SMALLEST = 1e-300
 
@@ -171,7 +171,7 @@ def _normal_places() -> Floats:
 def _curve(selection: GroupSelection, most: float) -> Callable[[Floats], Floats]:
     """Return the probability that a group is shown as a function of its number of units, interpolated."""
     # Beyond all doubt: from there on a group is shown.
-    sure, top = 1, int(min(most, MOST_UNITS)) + 1
+    sure, top = 1, int(min(most, MAX_UNITS)) + 1
     while sure < top and selection.chance(sure) < 1 - 1e-12:
         sure *= 2
     sure = min(sure, top)

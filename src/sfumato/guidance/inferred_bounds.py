@@ -31,14 +31,14 @@ PARTS = Fraction(1, 5), Fraction(11, 20), Fraction(1, 4)
 # If there are more units than so many scales of the first histogram's noise, later ones show as much
 # with less of the share: ever less with the fourth root, down to a half of it, in steps that sums of years
 # keep short.
-_FEW, _LEAST_REST, _STEPS = 120.0, Fraction(1, 2), 64
-LEAST_LOOK = min(PARTS[0], *(part * _LEAST_REST for part in PARTS[1:]))
+_FEW, _MIN_REST, _STEPS = 120.0, Fraction(1, 2), 64
+MIN_LOOK = min(PARTS[0], *(part * _MIN_REST for part in PARTS[1:]))
 # Octaves up to here have a bin each; beyond, several have one together.
 _USUAL, _TOGETHER = 64, 8
 _APART = 1.25  # how many times each other ends of magnitudes and the powers of two next to them are at least
 _OCTAVES_AROUND = 6
 # Bins of the same width: so many that each has some times the scale of the noise.
-_LEAST_EVEN, _MOST_EVEN, _WELL_FILLED = 8, 64, 4.0
+_MIN_EVEN, _MAX_EVEN, _WELL_FILLED = 8, 64, 4.0
 # How often noise is taken for values nearer to zero than the others: seldom, as values that are close
 # together, as years are, would get bounds from zero on. If there are some, the next histogram shows them.
 _INWARDS = 1e-9
@@ -143,7 +143,7 @@ def find_bounds(
 def _rest(units: float) -> Fraction:
     """Return the part of its budget that each later histogram takes, given the number of units."""
     part = (_FEW / max(units, _FEW)) ** 0.25
-    return max(Fraction(math.ceil(part * _STEPS), _STEPS), _LEAST_REST)
+    return max(Fraction(math.ceil(part * _STEPS), _STEPS), _MIN_REST)
 
 
 def _close(
@@ -171,7 +171,7 @@ def _close(
         if not width > 0:  # float64 has no other number there
             break
         each = _WELL_FILLED * first.scale * float(PARTS[0] / part)
-        bins = 2 * min(max(int(units / each), _LEAST_EVEN), _MOST_EVEN)
+        bins = 2 * min(max(int(units / each), _MIN_EVEN), _MAX_EVEN)
         if len(drawn) == 1:
             out = width * 2 ** (np.arange(FINE * 3) / FINE)
             even = np.linspace(low - width / 2, high + width / 2, bins + 1)
@@ -230,7 +230,7 @@ def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
     first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
     last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
     between = [
-        np.linspace(start, end, max(round(min((end - start) / width, 2 * _MOST_EVEN)), 1), endpoint=False)
+        np.linspace(start, end, max(round(min((end - start) / width, 2 * _MAX_EVEN)), 1), endpoint=False)
         for start, end in zip(edges[first:last], edges[first + 1 : last + 1], strict=True)
     ]
     return np.unique(np.concatenate([edges[:first], *between, edges[last:]]))

@@ -75,7 +75,7 @@ def _bounds_text(bounds: Bounds) -> str:
     return f"{float(bounds[0]):g} to {float(bounds[1]):g}"
 
 
-_COLUMNS, _MOST, _MOST_TEXTS = 3, 12, 120
+_COLUMNS, _MAX, _MAX_TEXTS = 3, 12, 120
 _BLANK = "\n\n"  # between parts of a card
 INK, PALE, MARK = "#1f2933", "#ffffff", "#d55e00"
 
@@ -121,7 +121,7 @@ def heat_map(
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    panels = panels[:_MOST]
+    panels = panels[:_MAX]
     wide = min(len(panels), _COLUMNS)
     high = math.ceil(len(panels) / _COLUMNS)
     labels = max(map(len, down)) * 0.07
@@ -140,7 +140,7 @@ def heat_map(
             depth = (logs[row, column] - low) / (top - low) if (row, column) in logs and top > low else 0.0
             colour, corner = blues(0.08 + 0.8 * depth), (column - 0.5, row - 0.5)
             axis.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor=PALE))
-            if len(panel.values) <= _MOST_TEXTS:
+            if len(panel.values) <= _MAX_TEXTS:
                 ink = PALE if depth > 0.6 else INK
                 axis.text(
                     column, row, text, ha="center", va="center", fontsize=6, color=ink, parse_math=False

@@ -15,7 +15,7 @@ from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_written
 from sfumato.guidance.expected_error import per_width
 from sfumato.guidance.inferred_bounds import (
-    LEAST_LOOK,
+    MIN_LOOK,
     Aggregates,
     ValueHistograms,
     Values,
@@ -229,7 +229,7 @@ class AutomaticQuery:
         queries, each = self._histograms(values, for_bounds, unsafe_words)
         first = [] if limits is None else [*limits.preliminary.plans]
         first += [
-            one.plan(one.edges, each * LEAST_LOOK) for one in queries.values() if one.known is None
+            one.plan(one.edges, each * MIN_LOOK) for one in queries.values() if one.known is None
         ]  # which refuses what cannot be looked at
         budget.begin([*first, check(trial)])
         query, inferred = self.query, tuple[Found, ...]()

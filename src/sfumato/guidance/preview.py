@@ -30,7 +30,7 @@ _DIGITS = 4
 _ENDS = (0.02, 0.98)  # near the bounds; at them bars end where the bounds do
 _DRAWS = 1200  # of noise that is drawn for all groups at once
 _FEW_NUMBERS = 8  # of a group; where there are more, fewer groups are drawn
-_MOST = 200_000  # groups, of noise of each by itself
+_MAX = 200_000  # groups, of noise of each by itself
 _RARE = (
     "With a confidence of {:.6g} errors are error bars, which are about as wide, or wider: noise that is so "
     "rare is not drawn."
@@ -271,7 +271,7 @@ def _many(plan: Plan, confidence: float) -> int:
 
     0 where noise is dear to draw, and that would be more than twice as many as are enough for 95%.
     """
-    measurement, many, most = plan.measurement, MANY, _MOST
+    measurement, many, most = plan.measurement, MANY, _MAX
     noise: Any = measurement.noise
     if any(e.kind == "quantile" for e in plan.requirements.estimates):
         many = MANY // 2  # places are drawn one by one
@@ -300,7 +300,7 @@ _COLOURS = (
     "#cc79a7",
     "#e69f00",
 )  # Okabe and Ito's, apart for every kind of sight
-_COLUMNS, _MOST_PANELS = 3, 12
+_COLUMNS, _MAX_PANELS = 3, 12
 
 
 def plain(value: float, place: float = 0) -> str:
@@ -323,7 +323,7 @@ def draw(preview: Preview, path: str | Path) -> None:
     from matplotlib.figure import Figure
 
     table = preview.table.to_pylist()
-    names = preview.outputs[:_MOST_PANELS]
+    names = preview.outputs[:_MAX_PANELS]
     rows = math.ceil(len(names) / _COLUMNS)
     figure = Figure(figsize=(4 * min(len(names), _COLUMNS), 3 * rows + 0.4), layout="constrained")
     for i, name in enumerate(names):

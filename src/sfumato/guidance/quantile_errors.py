@@ -25,7 +25,7 @@ from sfumato.transformations import Leaves, QuantileTree
 
 # Releases that are drawn to see what noise does: so many, and of many groups as many as make so many groups
 # in all, or the least number; and so many groups at once.
-DRAWS, ENOUGH, LEAST, AT_ONCE = 300, 40_000, 50, 2_000
+DRAWS, ENOUGH, MIN, AT_ONCE = 300, 40_000, 50, 2_000
 # Places that are chosen are drawn one by one, which takes long: of so many groups, in so many draws in all.
 CHOSEN_GROUPS, CHOSEN = 50, 1_000
 # Sums of parts of rows are off by rounding: so much more of a share of rows is still that share.
@@ -152,7 +152,7 @@ class ExpectedQuantiles:
         if self.plan.measurement.choices:
             draws = min(CHOSEN // min(groups, CHOSEN_GROUPS), DRAWS)
         else:
-            draws = int(np.clip(ENOUGH // groups, min(LEAST, DRAWS), DRAWS))
+            draws = int(np.clip(ENOUGH // groups, min(MIN, DRAWS), DRAWS))
         # Several draws side by side, as if there were so many times the groups.
         each = int(np.clip(AT_ONCE // groups, 1, draws))
         measurement = replace(self.plan.measurement, selection=None, bars=False)

@@ -68,9 +68,9 @@ from sfumato.query.schema import Kind, quoted
 from sfumato.transformations import Edges, UnitSum
 from sfumato.transformations.grid import exponent_of
 
-MOST_PLACES = 250  # between which quantiles are looked for, if values are whole numbers
+MAX_PLACES = 250  # between which quantiles are looked for, if values are whole numbers
 PLACES = 80  # within the bounds, if they are not
-MOST_PAIRS = 12  # of columns, whose products are in one vector
+MAX_PAIRS = 12  # of columns, whose products are in one vector
 STEPS = 40  # bits of a bound of vectors, which are added up in whole steps
 ENOUGH = "with a limit of values that about 95% of units are within"
 
@@ -216,8 +216,8 @@ class ShiftQueries:
     ) -> dict[tuple[bool, tuple[int, ...]], tuple[Basis, tuple[str, ...]]]:
         """Add queries of what counts with limits and without, by basis functions of the values."""
         found = {}
-        for start in range(0, len(places), MOST_PAIRS):
-            some, entries = places[start : start + MOST_PAIRS], [f"({records.lost}) / 2.0"]
+        for start in range(0, len(places), MAX_PAIRS):
+            some, entries = places[start : start + MAX_PAIRS], [f"({records.lost}) / 2.0"]
             for limited in (True, False):
                 values = [records.columns.end(column.clamped(limited)) for column in columns]
                 counts = records.kept if limited else records.known
@@ -359,7 +359,7 @@ class ShiftQueries:
         """Return the bins from whose counts the shift of a quantile follows, and the values in each."""
         whole = self.query.schema[of.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         values = range(math.ceil(low), math.floor(high) + 1)
-        if whole and 0 < len(values) <= MOST_PLACES:
+        if whole and 0 < len(values) <= MAX_PLACES:
             edges = [value - 0.5 for value in (*values, values.stop)]
             inside = [(float(value), float(value)) for value in values]
         else:

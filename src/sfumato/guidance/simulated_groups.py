@@ -178,7 +178,7 @@ def _values(aggregate: Aggregate, name: str, column: Column, spread: NDArray[np.
     return pa.array([f"value {i}" for i in range(count)])
 
 
-MOST_ROWS, MOST_VALUES = 1_000_000, 10_000_000  # made up for one group
+MAX_ROWS, MAX_VALUES = 1_000_000, 10_000_000  # made up for one group
 _FINE = Fraction(1 << 30)  # grid steps: a scale at which rounding does not matter, and all numbers fit
 FEW, MANY = 40, 2000  # made-up groups: of which the middle bar is shown, and errors
 # Of which the middle of values is moved, as a part of the bounds: places near no number that is very round.
@@ -241,9 +241,9 @@ class SimulatedGroups:
             plan, engine, units, rows, count, powers: as of `bars`, and how many groups.
             at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
         """
-        most = min(MOST_ROWS, MOST_VALUES // max(1, width(plan.query)))
+        most = min(MAX_ROWS, MAX_VALUES // max(1, width(plan.query)))
         if units * rows > most:
-            form = f"at most {most:,} rows in a group" + (", of so many columns" if most < MOST_ROWS else "")
+            form = f"at most {most:,} rows in a group" + (", of so many columns" if most < MAX_ROWS else "")
             raise ParameterError("units", units, form)
         shifts = SHIFTS if any(e.kind == "quantile" for e in plan.requirements.estimates) else (0.0,)
         words, found = SeededWords(0), list[tuple[NoisyBatch, Any, Any]]()

@@ -349,7 +349,7 @@ def _home(thing: Any) -> str:
     return type(thing).__module__.partition(".")[0]
 
 
-_MOST = 20  # strata that are shown
+_MAX = 20  # strata that are shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -487,10 +487,10 @@ class StratifiedProportion(Isolated, Displayed):
             [str(name), f"{size:,}", f"{asked:,}", f"{yes:,}"]
             for name, (asked, size, yes) in zip(self.strata, sizes, strict=True)
         ]
-        more = f"The first {_MOST} of {len(rows):,} strata; to_pandas() has all." if len(rows) > _MOST else ""
+        more = f"The first {_MAX} of {len(rows):,} strata; to_pandas() has all." if len(rows) > _MAX else ""
         names = ["stratum", "population", "asked", "yes (noisy)"]
         title = f"Private proportion: {self.proportion:.4f}"
-        return Card(title, [Facts(facts), Rows(names, rows[:_MOST], beyond=more)])
+        return Card(title, [Facts(facts), Rows(names, rows[:_MAX], beyond=more)])
 
     def __repr__(self) -> str:
         low, high = self.interval()

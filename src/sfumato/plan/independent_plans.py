@@ -35,7 +35,7 @@ from sfumato.query.query import Query
 from sfumato.transformations import cone_of
 
 # Noise of this scale leaves 64-bit integers with probability below e^-8000.
-MOST_SCALE_BITS = 50
+MAX_SCALE_BITS = 50
 
 
 class SeparatePlans:
@@ -113,7 +113,7 @@ class SeparatePlans:
         )
         plan = self._plan(noise, rule, needed, multiplier)
         most = max(plan.scales.values())
-        if most > 2**MOST_SCALE_BITS:
+        if most > 2**MAX_SCALE_BITS:
             raise BudgetError(
                 f"epsilon = {float(self.epsilon):g} asks for noise of {float(most):.3g} steps, "
                 f"beyond what 64-bit integers hold; {self.query.remedies}"
@@ -194,7 +194,7 @@ class _Rule:
 
 # Where errors are not at least so much smaller, each number keeps noise of its own.
 WORTH = 0.9
-MOST_GROUPS = 1 << 16  # one batch
+MAX_GROUPS = 1 << 16  # one batch
 CENTRES = [Fraction(i, 32) for i in range(1, 32)]
 PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the squared loss, for numbers that are no counts
 
@@ -228,7 +228,7 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
         None where noise of each number by itself is about as good, or the only one that there is.
     """
     groups, shown = query.groups, len(query.public_groups)
-    if not 1 < groups <= shown <= MOST_GROUPS:
+    if not 1 < groups <= shown <= MAX_GROUPS:
         return None
     try:
         cone = cone_of(needed.statistics)

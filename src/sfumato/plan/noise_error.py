@@ -94,7 +94,7 @@ def ratio(
 
 
 # Shares are looked for until they change by less than this part.
-_CLOSE, _MOST_STEPS = 1e-9, 1000
+_CLOSE, _MAX_STEPS = 1e-9, 1000
 _ALMOST_NONE = Fraction(1 << 200)  # as noise: what has so much more costs nothing
 
 
@@ -165,7 +165,7 @@ def _balanced(
 ) -> Mapping[str, float]:
     """Return noise shares of statistics whose squared error falls with this power of the share."""
     shares = dict(own)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         asked = dict(own)
         for weight, terms in outputs:
             parts = [(name, size * (own[name] / shares[name]) ** power) for name, size in terms]

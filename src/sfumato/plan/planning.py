@@ -50,9 +50,9 @@ CLOSEST = 0.8
 # on a few Laplace noises is nothing, and on many of them its deviation is the larger one by the root of 2.
 FAR_BEHIND = 1.25
 # In one place, which holds all their exact numbers, and their noise: beyond a gigabyte.
-MOST_TOGETHER = 1 << 22
+MAX_TOGETHER = 1 << 22
 # Signed numbers of a group: error bars take time with their square, and beyond about a thousand leave floats.
-MOST_NUMBERS = 400
+MAX_NUMBERS = 400
 WEIGHTS_NOTE = (
     "Weights decide only which noise is drawn here: K-norm noise does not divide the budget among outputs. "
     "noise='laplace' divides it by weight."
@@ -209,7 +209,7 @@ def k_norm_plan(
         pre_threshold: private groups with fewer units are never shown.
     Raises:
         QueryError: more ranks of a column are asked for than are chosen together; there are more than
-            `MOST_NUMBERS` numbers beside counts; or a unit's rows are limited in all groups together, and
+            `MAX_NUMBERS` numbers beside counts; or a unit's rows are limited in all groups together, and
             something is asked of units.
         BudgetError: the noise would not fit into 64-bit integers.
     """
@@ -227,12 +227,12 @@ def k_norm_plan(
     count, groups = len(query.public_groups), query.groups
     if count == 1 and all(isinstance(a, Quantiles) for _, a in query.measured):
         return _k_norm(query, epsilon, 1)  # which need no count then
-    plans = [_k_norm(query, epsilon, None)] if count <= MOST_TOGETHER else []
+    plans = [_k_norm(query, epsilon, None)] if count <= MAX_TOGETHER else []
     if groups < count:
         plans.append(_k_norm(query, epsilon, query.times))
     if not plans:
         raise ParameterError(
-            "noise", "k_norm", f"another one where a unit is in each of more than {MOST_TOGETHER:,} groups"
+            "noise", "k_norm", f"another one where a unit is in each of more than {MAX_TOGETHER:,} groups"
         )
     return _least_errors(plans)
 
@@ -281,9 +281,9 @@ def _k_norm(
     apart = most is not None
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True, apart=apart)
     body = cone_of(needed.statistics)
-    if body.signed > MOST_NUMBERS:
+    if body.signed > MAX_NUMBERS:
         raise QueryError(
-            f"noise: K-norm noise is for at most {MOST_NUMBERS} sums, means and the like in one release, and "
+            f"noise: K-norm noise is for at most {MAX_NUMBERS} sums, means and the like in one release, and "
             f"here are {body.signed}, whose error bars would take long; take 'laplace', 'gaussian' or 'auto'"
         )
     try:

@@ -92,7 +92,7 @@ POWERS = tuple(Fraction(i, 16) for i in range(9))
 # Where units are in many steps, one that falls faster at first and then stays is better.
 KEPT = (Fraction(3, 4), Fraction(7, 8), Fraction(15, 16), Fraction(31, 32))
 # Of more steps it is not looked for, as that takes long.
-MOST_KEPT = 1 << 12
+MAX_KEPT = 1 << 12
 # The power, and what is kept.
 Sums = tuple[Fraction, Fraction]
 PLAIN: Sums = Fraction(0), Fraction(0)
@@ -145,7 +145,7 @@ def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
 
     best = min(((power, Fraction(0)) for power in POWERS), key=size)
     assert query.series is not None
-    if query.series.steps > MOST_KEPT:
+    if query.series.steps > MAX_KEPT:
         return best
     powers = [power for power in POWERS if 0 <= power - best[0] <= Fraction(3, 16)]
     return min([best, *product(powers, KEPT)], key=size)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sfumato.query.query import Query
 
 
-MOST_GROUPS = 1 << 16  # one batch
+MAX_GROUPS = 1 << 16  # one batch
 
 Places = NDArray[np.int64]
 
@@ -129,9 +129,9 @@ def _series(name: str, over: int, table: pa.Table, key: str) -> Series:
             f"{name}: the public groups are not all steps of each series; give keys with every combination "
             f"of {key!r} and the other keys"
         )
-    if steps > MAX_STEPS or table.num_rows > MOST_GROUPS:
+    if steps > MAX_STEPS or table.num_rows > MAX_GROUPS:
         raise QueryError(
-            f"{name}: cumulative totals are of at most {MAX_STEPS:,} steps, and {MOST_GROUPS:,} groups "
+            f"{name}: cumulative totals are of at most {MAX_STEPS:,} steps, and {MAX_GROUPS:,} groups "
             "in all; take longer steps, such as weeks for days"
         )
     return Series(over, steps, count)
@@ -155,7 +155,7 @@ def _numbers(column: pa.Array) -> Places:
 
 
 GROUPING = "grouping"  # the column that tells a total from a group
-MOST_SETS = 64
+MAX_SETS = 64
 _ADDED = (CountPrivacyUnits, CountRows, Derived, Mean, StandardDeviation, Sum, Variance, Weighted)
 
 Columns = Sequence[pa.Array]
@@ -319,15 +319,15 @@ def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: 
                     raise QueryError(f"totals: {key!r} is no key of group_by{hint}")
             sets.append(tuple(key for key in keys if key in own))
     elif cube:
-        if 1 << len(keys) > MOST_SETS:
-            raise QueryError(f"totals: cube=True has more than {MOST_SETS} sets of keys; name those you need")
+        if 1 << len(keys) > MAX_SETS:
+            raise QueryError(f"totals: cube=True has more than {MAX_SETS} sets of keys; name those you need")
         masks = sorted(range(1 << len(keys)), key=int.bit_count)
         sets = [tuple(k for i, k in enumerate(keys) if not m >> len(keys) - 1 - i & 1) for m in masks]
     else:
         sets = [tuple(keys[:count]) for count in range(len(keys), -1, -1)]
     sets = list(dict.fromkeys(sets))
-    if len(sets) > MOST_SETS:
-        raise QueryError(f"totals: at most {MOST_SETS} sets of keys")
+    if len(sets) > MAX_SETS:
+        raise QueryError(f"totals: at most {MAX_SETS} sets of keys")
     return GroupingSets(tuple(sets), whole)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sfumato.query.tables.public_table import PublicTable
 
 
-_MOST = 40  # columns
+_MAX = 40  # columns
 # What is written into a folder, whose pattern an engine has for each folder in it; glob escapes in brackets.
 _OF_A_FOLDER, _ESCAPED = re.compile(r"(?s)(.*)/\*\.[a-z0-9.]+\*$"), re.compile(r"\[([*?[])\]")
 _FREE = "Nothing was read or spent for this."
@@ -104,8 +104,8 @@ def _source(engine: Any) -> str:
 
 
 def _columns(schema: Schema, roles: dict[str, str]) -> Rows:
-    shown = list(schema.items())[:_MOST]
-    more = f"and {len(schema) - _MOST:,} more columns" if len(schema) > _MOST else ""
+    shown = list(schema.items())[:_MAX]
+    more = f"and {len(schema) - _MAX:,} more columns" if len(schema) > _MAX else ""
     rows = [[name, column.type_name, roles.get(name, "")] for name, column in shown]
     return Rows(["column", "type", ""], rows, left=3, beyond=more)
 

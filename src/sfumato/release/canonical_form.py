@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-MOST_KEYS = 1000  # public groups that are listed; of more there is a digest
+MAX_KEYS = 1000  # public groups that are listed; of more there is a digest
 
 
 def canonical(plan: Plan, engine: Evaluator) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _rows(
         groups = {"collection": public.collection}
     elif public is not None:
         groups = {"count": public.num_rows}
-        if public.num_rows <= MOST_KEYS:
+        if public.num_rows <= MAX_KEYS:
             groups["values"] = [[plain(value) for value in row.values()] for row in public.to_pylist()]
         else:
             groups["sha256"] = table_digest(public)

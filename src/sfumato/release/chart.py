@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sfumato.release.release import Release
     from sfumato.release.top_release import TopRelease
 
-MOST_PANELS = 9
-MOST_GROUPS = 60
+MAX_PANELS = 9
+MAX_GROUPS = 60
 FIRST_ENTRIES = 6  # of a list
 FOOT = 0.65  # inches for the lines below the panels
 WIDE = 6.0  # inches for the longest of these lines
@@ -140,7 +140,7 @@ class Chart:
     def of_largest(cls, release: TopRelease, bars: Bars) -> Chart:
         """Return the chart of the largest groups, in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
-        width, shown = bars._widths(release), table.slice(0, MOST_GROUPS)
+        width, shown = bars._widths(release), table.slice(0, MAX_GROUPS)
         values, errors = ([float(v) for v in t[question.measured].to_pylist()] for t in (shown, width))
         floor = 0.0 if question.by is None else -math.inf
         pairs = list(zip(values, errors, strict=False))
@@ -159,15 +159,15 @@ class Chart:
     @classmethod
     def from_release(cls, release: Release, bars: Bars, told: str = "") -> Chart:
         """Return the chart of a release by groups, with a panel for each aggregate."""
-        widths = bars._widths(release).slice(0, MOST_GROUPS)
+        widths = bars._widths(release).slice(0, MAX_GROUPS)
         whole = release.to_arrow()
-        table = whole.slice(0, MOST_GROUPS)
+        table = whole.slice(0, MAX_GROUPS)
         query = release.plan.query
         keys, columns = query.keys, shown_keys(query, table).values()
         at = {name: i for i, name in enumerate(table.schema.names)}
         estimates = {e.name: e for e in release.plan.requirements.estimates}
         panels = []
-        for name, aggregate in query.aggregates[:MOST_PANELS]:
+        for name, aggregate in query.aggregates[:MAX_PANELS]:
             outputs = aggregate.drawn(name)
             series = [
                 one
@@ -224,10 +224,10 @@ def _footer(
         *([f"Numbers {of}; does{NO_BIAS[4:]}."] if of else []),
         f"Spent: epsilon {epsilon:g}, delta {delta:g} for each {unit}; {noise} noise, by sfumato.",
     ]
-    if groups > MOST_GROUPS:
-        lines.append(f"The first {MOST_GROUPS} of {groups:,} groups.")
-    if asked > MOST_PANELS:
-        lines.append(f"The first {MOST_PANELS} of {asked} answers.")
+    if groups > MAX_GROUPS:
+        lines.append(f"The first {MAX_GROUPS} of {groups:,} groups.")
+    if asked > MAX_PANELS:
+        lines.append(f"The first {MAX_PANELS} of {asked} answers.")
     return "\n".join(lines)
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sfumato.release.top_release import TopRelease
 
 
-MOST = 20  # rows that are shown
-MOST_BARS = 5_000  # rows of which error bars are computed to show some
+MAX = 20  # rows that are shown
+MAX_BARS = 5_000  # rows of which error bars are computed to show some
 FIRST_ENTRIES = 3  # of a list
 WAITING = (
     "Its noise is not drawn yet, and showing it draws none: to_pandas(), frame(errors=True), plot() or "
@@ -150,13 +150,13 @@ def bars_of(release: NoisyTable) -> pa.Table | None:
 
 def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
     """Display the first rows of a release: keys as they are, numbers with their error bars."""
-    few = table.num_rows <= MOST_BARS
+    few = table.num_rows <= MAX_BARS
     widths = bars_of(release) if few else None
-    first = table.slice(0, MOST)
-    columns = dict(columns_of(release, first, None if widths is None else widths.slice(0, MOST)))
+    first = table.slice(0, MAX)
+    columns = dict(columns_of(release, first, None if widths is None else widths.slice(0, MAX)))
     beyond = []
-    if table.num_rows > MOST:
-        beyond.append(f"The first {MOST:,} of {table.num_rows:,} rows; to_pandas() has all.")
+    if table.num_rows > MAX:
+        beyond.append(f"The first {MAX:,} of {table.num_rows:,} rows; to_pandas() has all.")
     if not few and release.measured:
         beyond.append("frame(errors=True) has error bars beside these numbers.")
     if not any(name in keys for name in columns) and first.num_rows == 1:
@@ -239,16 +239,16 @@ def far_card(
         spent: what it has cost.
         dummy: whether its rows were made up.
     """
-    first = table.slice(0, MOST)
+    first = table.slice(0, MAX)
     columns: dict[str, Sequence[Cell]] = {}
     for name in table.column_names:
         values = first[name].to_pylist()
         if name in widths:
-            columns[name] = measured(values, widths[name].slice(0, MOST).to_pylist())
+            columns[name] = measured(values, widths[name].slice(0, MAX).to_pylist())
         else:
             columns[name] = [cell(value) for value in values]
-    more = table.num_rows > MOST
-    beyond = f"The first {MOST:,} of {table.num_rows:,} rows; to_pandas() has all." if more else ""
+    more = table.num_rows > MAX
+    beyond = f"The first {MAX:,} of {table.num_rows:,} rows; to_pandas() has all." if more else ""
     left = sum(name in keys for name in columns)
     rows = Rows(list(columns), list(zip(*columns.values(), strict=True)), left=left, beyond=beyond)
     warning = "Of made-up rows: an answer about nobody." if dummy else ""

@@ -246,7 +246,7 @@ def _write_json(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
             file.write(json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n")
 
 
-MOST_ROWS = 1_048_575  # beside the names
+MAX_ROWS = 1_048_575  # beside the names
 _LONGEST = 32_000  # characters of a cell, of which Excel has a few more
 _FIRST_DAY = date(1900, 3, 1)  # before it Excel counts a day that there never was
 _WHOLE = 1 << 53  # beyond it not every whole number is one that Excel has
@@ -266,9 +266,9 @@ def write_workbook(
     Raises:
         QueryError: there are more rows than a sheet has.
     """
-    if table.num_rows > MOST_ROWS:
+    if table.num_rows > MAX_ROWS:
         raise QueryError(
-            f"write: a sheet has {MOST_ROWS:,} rows beside the names, and the release {table.num_rows:,}; it "
+            f"write: a sheet has {MAX_ROWS:,} rows beside the names, and the release {table.num_rows:,}; it "
             "is drawn and kept: write it to a .parquet or .csv file"
         )
     from xlsxwriter import Workbook

@@ -10,7 +10,7 @@ from typing import Any
 from sfumato import __version__
 from sfumato.service.analyst_catalog import OF_PUBLIC, OF_QUESTIONS, OF_TABLES
 from sfumato.service.answer_formats import ARROW, CSV, JSON
-from sfumato.service.wire_format import KINDS, MOST_CALLS, is_shallow
+from sfumato.service.wire_format import KINDS, MAX_CALLS, is_shallow
 
 _DECLARED: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_name("openapi.toml").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def document() -> dict[str, Any]:
     schemas = {name: _DECLARED["schemas"][name] for name in ("Error", "Chain")}
     schemas["Error"]["properties"]["error"]["properties"]["kind"]["enum"] = sorted(KINDS)
     calls = schemas["Chain"]["properties"]["calls"]
-    calls["maxItems"] = MOST_CALLS
+    calls["maxItems"] = MAX_CALLS
     calls["items"]["prefixItems"][0]["enum"] = sorted({*OF_TABLES, *OF_PUBLIC, *OF_QUESTIONS})
     return {
         "openapi": "3.1.0",

@@ -74,8 +74,8 @@ def _place(given: Any) -> tuple[int, int] | None:
     return None
 
 
-MOST_CALLS = 200  # of a question, with those of the tables that it joins
-MOST_TABLES = 20
+MAX_CALLS = 200  # of a question, with those of the tables that it joins
+MAX_TABLES = 20
 DEEPEST = 12  # lists in lists, and tables in tables
 _LEVELS = 80  # of JSON that these may have
 LARGEST = 10**300  # of whole numbers
@@ -209,15 +209,15 @@ class Reading:
         if kind is None or set(data) != {kind, "calls"} or not isinstance(data["calls"], list):
             raise QueryError(_FORM)
         self._tables += 1
-        if self._tables > MOST_TABLES:
-            raise QueryError(f"chain: a question is made of at most {MOST_TABLES} tables")
+        if self._tables > MAX_TABLES:
+            raise QueryError(f"chain: a question is made of at most {MAX_TABLES} tables")
         found = self.opened(kind, _text(data[kind]))
         for call in data["calls"]:
             if not isinstance(call, list) or len(call) != 3:
                 raise QueryError(f"{_FORM}; a call is a list of its name, a list and an object of arguments")
             self._calls += 1
-            if self._calls > MOST_CALLS:
-                raise QueryError(f"chain: a question is made by at most {MOST_CALLS} calls")
+            if self._calls > MAX_CALLS:
+                raise QueryError(f"chain: a question is made by at most {MAX_CALLS} calls")
             found = self.called(found, _text(call[0]), *self._arguments(call[1], call[2], depth))
         return found
 

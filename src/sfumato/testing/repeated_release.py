@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sfumato.release.top_release import TopRelease
 
 
-_MOST_GROUPS = 10_000
+_MAX_GROUPS = 10_000
 
 
 def release_mechanism(
@@ -86,10 +86,10 @@ class _Tiles:
         self.release = release
         plan = release.plan
         self.keys = len(plan.query.keys)
-        batches = list(release._engine.statistics(plan.exact, _MOST_GROUPS))
-        self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MOST_GROUPS)
-        if sum(b.num_rows for b in self.exact) > _MOST_GROUPS:
-            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+        batches = list(release._engine.statistics(plan.exact, _MAX_GROUPS))
+        self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MAX_GROUPS)
+        if sum(b.num_rows for b in self.exact) > _MAX_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MAX_GROUPS:,} groups; audit a smaller table")
         self.names = list(by_entry(plan.requirements.estimates))
         self.groups: list[str] = []
         for batch in self.exact:
@@ -164,9 +164,9 @@ class _Largest:
         import pyarrow as pa
 
         self.measurement, self.words = release.plan.measurement, release._words
-        self.exact = pa.Table.from_batches(release._engine.statistics(release.plan.exact, _MOST_GROUPS))
-        if self.exact.num_rows > _MOST_GROUPS:
-            raise RefusalError(f"release_mechanism: more than {_MOST_GROUPS:,} groups; audit a smaller table")
+        self.exact = pa.Table.from_batches(release._engine.statistics(release.plan.exact, _MAX_GROUPS))
+        if self.exact.num_rows > _MAX_GROUPS:
+            raise RefusalError(f"release_mechanism: more than {_MAX_GROUPS:,} groups; audit a smaller table")
 
     def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
         """Return the outputs of `size` repeated releases of the largest groups."""

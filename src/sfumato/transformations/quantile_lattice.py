@@ -20,7 +20,7 @@ BITS = 14
 # The finest step is this small, or so many octaves below the coarsest.
 FINEST, OCTAVES = -20, 20
 # Smaller steps have no reciprocal in float64.
-LEAST = -1000
+MIN = -1000
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Lattice:
     def coarsest(self) -> int:
         """The log2 of the lattice's largest step, of at least about two float64 at the bounds."""
         found = math.frexp(self.upper - self.lower)[1] - BITS - 1
-        found = max(found, math.frexp(max(-self.lower, self.upper))[1] - 52, LEAST)
+        found = max(found, math.frexp(max(-self.lower, self.upper))[1] - 52, MIN)
         return max(found, 0) if self.whole else found
 
     @cached_property
     def finest(self) -> int:
         """The log2 of the lattice's smallest step, that of all places near zero."""
-        return 0 if self.whole else max(min(FINEST, self.coarsest - OCTAVES), LEAST)
+        return 0 if self.whole else max(min(FINEST, self.coarsest - OCTAVES), MIN)
 
     @property
     def near(self) -> float:

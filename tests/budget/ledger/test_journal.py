@@ -139,7 +139,7 @@ def test_no_row_is_in_it(of_file, monkeypatch):
 
 def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
     """Of very many refusals of one analyst on one day, one line says that there were more."""
-    monkeypatch.setattr(journal, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(journal, "MAX_REFUSALS", 3)
 
     def refused(analyst: str = "ann") -> None:
         ledger.journal._record_rejected_text("shop", analyst, "SELECT * FROM v", "SqlError")

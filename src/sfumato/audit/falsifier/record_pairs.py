@@ -55,7 +55,7 @@ from sfumato.framework.metrics import (
     SymmetricDistance,
 )
 
-MOST_ROWS = 192  # of a unit
+MAX_ROWS = 192  # of a unit
 _APART = 10**6  # names of units that one table alone has begin here
 
 
@@ -232,9 +232,9 @@ class Units(Records):
             rows = [(k, values) for k, _ in rows]
         elif kind == 3:
             top = 1 + max(k for k, _ in rows)
-            rows = (rows + [(k + top, v) for k, v in rows])[:MOST_ROWS]
+            rows = (rows + [(k + top, v) for k, v in rows])[:MAX_ROWS]
         elif kind == 4:
-            rows = (rows + rows)[:MOST_ROWS]
+            rows = (rows + rows)[:MAX_ROWS]
         else:
             rows[draw.below(len(rows))] = key, near_record(self.columns, values, draw)
         return tuple(rows)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.ledger import Ledger
 
 
-MOST_KEPT = 4 * 2**20  # bytes of an answer that may be given again
-MOST_REFUSALS = 1000  # of one analyst and day; of those behind them one line says that there were more
-MOST_REFUSED = 16 * 1024  # bytes of the plan of a question that was refused, which costs nothing
-_MOST_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
+MAX_KEPT = 4 * 2**20  # bytes of an answer that may be given again
+MAX_REFUSALS = 1000  # of one analyst and day; of those behind them one line says that there were more
+MAX_REFUSED = 16 * 1024  # bytes of the plan of a question that was refused, which costs nothing
+_MAX_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
 
 
 class Journal:
@@ -259,7 +259,7 @@ class Journal:
         A refusal costs nothing: else whoever is refused could fill the disk, and nobody could pay.
         """
         mine = (JOURNAL.c.kind == "refused") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == analyst)
-        latest = select(JOURNAL).where(mine).order_by(JOURNAL.c.id.desc()).offset(MOST_REFUSALS - 1).limit(2)
+        latest = select(JOURNAL).where(mine).order_by(JOURNAL.c.id.desc()).offset(MAX_REFUSALS - 1).limit(2)
         rows = connection.execute(latest).all() if analyst is not None else []
         # A clock that went back brings no day anew.
         today = sum(journal_lines.read(row).at.date() >= at.date() for row in rows)
@@ -313,7 +313,7 @@ class Journal:
             found = connection.execute(
                 select(ENTRIES.c.dataset, ENTRIES.c.analyst).where(ENTRIES.c.id == entry)
             ).one()
-            kept = body is not None and len(body) <= MOST_KEPT
+            kept = body is not None and len(body) <= MAX_KEPT
             known = kept and question is not None and version_of(connection, found[0]) == data
             number = journal_lines.append(
                 connection, self._where, kind, at, found[0], found[1] or None,
@@ -440,7 +440,7 @@ def version_of(connection: Connection, dataset: str) -> str | None:
     return None if line is None else str(journal_lines.read(line).detail["version"])
 
 
-def shortened(plan: Mapping[str, Any] | None, most: int = _MOST_ASKED) -> Mapping[str, Any] | None:
+def shortened(plan: Mapping[str, Any] | None, most: int = _MAX_ASKED) -> Mapping[str, Any] | None:
     """Return a query's plan for the journal, or a digest of a very long one.
 
     Raises:

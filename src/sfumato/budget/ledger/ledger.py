@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.ledger_databases import Store
 
 
-_MOST = 40  # budgets that are shown
+_MAX = 40  # budgets that are shown
 T = TypeVar("T")
 
 
@@ -82,9 +82,9 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
             f"{float(one.account.left.share):.1%}",
             one.since or "once and for all",
         ]
-        for one in kept[:_MOST]
+        for one in kept[:_MAX]
     ]
-    more = f"The first {_MOST} of {len(kept):,} budgets." if len(kept) > _MOST else ""
+    more = f"The first {_MAX} of {len(kept):,} budgets." if len(kept) > _MAX else ""
     names = ["dataset", "analysts", "epsilon", "delta", "left", "period"]
     return Card(title, [Rows(names, rows, left=2, beyond=more)])
 
@@ -392,7 +392,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             key: the digest of a request, which pays once.
             first: whether the request has paid nothing yet.
         """
-        from sfumato.budget.ledger.journal import MOST_REFUSED, shortened
+        from sfumato.budget.ledger.journal import MAX_REFUSED, shortened
 
         paid, journal, short = as_written(asked), self.journal, shortened(plan)
 
@@ -409,7 +409,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
                 cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
-                brief = shortened(short, MOST_REFUSED)
+                brief = shortened(short, MAX_REFUSED)
                 journal._record_refusal(
                     connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=brief, **cost
                 )

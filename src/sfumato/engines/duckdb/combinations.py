@@ -10,10 +10,10 @@ import duckdb
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combined_rows import Rows, of_units, reached, source_of, united
-from sfumato.engines.duckdb.expressions.texts import MOST_HELD
+from sfumato.engines.duckdb.expressions.texts import MAX_HELD
 from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, row_identity
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.row_steps import MOST_STEPS, Size, Taken, column_of
+from sfumato.engines.duckdb.row_steps import MAX_STEPS, Size, Taken, column_of
 from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
@@ -81,9 +81,9 @@ def taken_over(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken
         sizes |= {same_name(new): one.sizes[same_name(n)] for n, new in kept if same_name(n) in one.sizes}
         held += one.held
         steps += one.steps
-    if steps > MOST_STEPS or held > MOST_HELD:
+    if steps > MAX_STEPS or held > MAX_HELD:
         raise QueryError(
-            f"the question has more than {MOST_STEPS // _COMBINED} joins, unions and per_unit (in SQL "
+            f"the question has more than {MAX_STEPS // _COMBINED} joins, unions and per_unit (in SQL "
             "also windows, DISTINCT and IN), or as much in filters, derived columns and SELECTs; save a "
             "part of it to a file first"
         )

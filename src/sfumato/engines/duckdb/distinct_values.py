@@ -170,7 +170,7 @@ def _grouping(keys: Sequence[str]) -> str:
 
 
 # With its ways back a flow has twice as many ways, which SciPy numbers by 32 bits.
-_MOST_WAYS = 1 << 30
+_MAX_WAYS = 1 << 30
 
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -313,7 +313,7 @@ def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks
     source, sink = values + units, values + units + 1
     tails = np.concatenate([np.full(values, source), value, values + np.arange(units)])
     heads = np.concatenate([np.arange(values), values + unit, np.full(units, sink)])
-    if len(tails) >= _MOST_WAYS:
+    if len(tails) >= _MAX_WAYS:
         raise MemoryError
     room = np.ones(len(tails), np.int32)
     room[-units:] = min(most, len(value))

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.api.largest_groups import Top
-from sfumato.catalogs.declarations import MOST_GROUPS
+from sfumato.catalogs.declarations import MAX_GROUPS
 from sfumato.dataclass import dataclass
 from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
@@ -280,14 +280,14 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
         told, at = _told(error)
         return asked.refuse(f"the groups of the public table: {_first(told)}", at - len(before.encode()))
 
-    text = f"{before}{asked.sql}) AS groups LIMIT {MOST_GROUPS + 1}"
+    text = f"{before}{asked.sql}) AS groups LIMIT {MAX_GROUPS + 1}"
     with in_own_words(refused, duckdb.Error):
         computed(text, {name: no_rows_of(tables[name]) for name in asked.public}, resources)
     rows = {name: rows_of(tables[name]) for name in asked.public}
     with in_own_words(refused, duckdb.Error):
         found = computed(text, rows, resources)
-    if found.num_rows > MOST_GROUPS:
-        raise asked.refuse(f"the public table has more than {MOST_GROUPS:,} groups, which are all shown")
+    if found.num_rows > MAX_GROUPS:
+        raise asked.refuse(f"the public table has more than {MAX_GROUPS:,} groups, which are all shown")
     return found
 
 

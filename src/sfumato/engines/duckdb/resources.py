@@ -28,7 +28,7 @@ from sfumato.exact.parameters import positive_int
 # Of the machine's memory, or the container's, where nobody says otherwise: DuckDB's own share.
 SHARE = Fraction(4, 5)
 # With less DuckDB stops at queries whose rows it could spill.
-LEAST_BYTES = 100 * 10**6
+MIN_BYTES = 100 * 10**6
 _UNITS = {"b": 1} | {
     prefix + ending: base**power
     for power, prefix in enumerate("kmgt", 1)
@@ -100,7 +100,7 @@ def _memory_bytes(value: object) -> int:
         raise ParameterError("memory_limit", value, _AMOUNTS)
     number, unit = Fraction(found[1]), found[2].lower()
     amount = number * machine_memory() / 100 if unit == "%" else number * _UNITS.get(unit, 0)
-    if amount < LEAST_BYTES or (unit == "%" and number > 100):
+    if amount < MIN_BYTES or (unit == "%" and number > 100):
         raise ParameterError("memory_limit", value, _AMOUNTS)
     return int(amount)
 

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.expressions.texts import MOST_HELD
+from sfumato.engines.duckdb.expressions.texts import MAX_HELD
 from sfumato.engines.duckdb.expressions.validation import LONGEST, ValidatedExpression, validated
 from sfumato.engines.duckdb.source import Source, check_names
 from sfumato.errors import QueryError, in_own_words
@@ -15,7 +15,7 @@ from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind,
 from sfumato.sql_text import identifier, same_name
 
 # DuckDB plans queries in queries to a depth of 1,000; a filter is two, and the statistics are over them.
-MOST_STEPS = 300
+MAX_STEPS = 300
 
 
 class Size(NamedTuple):
@@ -92,11 +92,11 @@ class Steps:
         return Taken(self._sizes[key], self._held[key], self._before.steps + len(key))
 
     def _check_number(self, steps: tuple[Step, ...]) -> None:
-        most = MOST_STEPS - self._before.steps
+        most = MAX_STEPS - self._before.steps
         if len(steps) > most:
             where = "with_columns" if isinstance(steps[max(most, 0)], Derive) else "filter"
             raise QueryError(
-                f"{where}: the question has more than {MOST_STEPS} filters and derived columns, each over "
+                f"{where}: the question has more than {MAX_STEPS} filters and derived columns, each over "
                 "those before it; put several into one expression"
             )
 
@@ -137,9 +137,9 @@ class Steps:
             )
         held = one.held + sum(times * size.held for times, size in used)
         self._held[*before, step] = self._held[before] + (one.held if isinstance(step, Derive) else held)
-        if self._held[*before, step] > MOST_HELD:
+        if self._held[*before, step] > MAX_HELD:
             raise QueryError(
-                f"{where}: the expressions of the question make more than {MOST_HELD} texts (as "
+                f"{where}: the expressions of the question make more than {MAX_HELD} texts (as "
                 "docs/expressions.md counts them); leave out columns that you do not use, or make them "
                 "before scan"
             )

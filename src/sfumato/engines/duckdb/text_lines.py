@@ -114,9 +114,9 @@ def _between(
 
 
 # A line beyond is dropped; a quote that does not end within these lines is taken for none.
-MOST_BYTES, MOST_QUOTED = 1 << 24, 1 << 20
+MAX_BYTES, MAX_QUOTED = 1 << 24, 1 << 20
 # DuckDB takes up to nine times a line's bytes for each column that is read of it.
-MOST_JSON = 1 << 20
+MAX_JSON = 1 << 20
 # A text of JSON, and whether it is a name; one that is open ends with the line, so that a line is read once.
 _TEXT = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?$))(\s*:)?', re.DOTALL)
 _UTF_16 = "utf-16", "utf-16-le", "utf-16-be"
@@ -290,10 +290,10 @@ def json_lines(path: str) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a JSON file in one column, `line`; one that is too long is NULL."""
     for block in _blocks(path):
         column = lines_of(b"\n".join(map(_of_utf8, block.split(b"\n"))) if _is_odd(block) else block)
-        if len(block) > MOST_JSON:
+        if len(block) > MAX_JSON:
             import pyarrow.compute as pc
 
-            column = pc.if_else(pc.less_equal(pc.binary_length(column), MOST_JSON), column, None)
+            column = pc.if_else(pc.less_equal(pc.binary_length(column), MAX_JSON), column, None)
         yield pa.RecordBatch.from_arrays([column], ["line"])
 
 
@@ -307,7 +307,7 @@ def _is_odd(line: bytes) -> bool:
 
 def _of_utf8(line: bytes) -> bytes:
     """Return a JSON line with null for each text that is not UTF-8."""
-    return _TEXT.sub(_utf8_or_null, line) if len(line) <= MOST_JSON and _is_odd(line) else line
+    return _TEXT.sub(_utf8_or_null, line) if len(line) <= MAX_JSON and _is_odd(line) else line
 
 
 def _utf8_or_null(text: re.Match[bytes]) -> bytes:
@@ -355,7 +355,7 @@ def _blocks(path: str, encoding: str | None = None) -> Iterator[bytes]:
         end = len(rest) - len(block) if len(rest) > len(block) else 0
         end = rest.rfind(b"\n", end)
         if end < 0:
-            if len(rest) > MOST_BYTES or skipping:
+            if len(rest) > MAX_BYTES or skipping:
                 rest, skipping = b"", True
             continue
         lines, rest = rest[:end], rest[end + 1 :]
@@ -443,7 +443,7 @@ class _Records:
     def _joined(self, line: str) -> str | None:
         """Return the CSV record whose first line opens a quote, or None."""
         parts, size = [line], len(line)
-        while size <= MOST_QUOTED:
+        while size <= MAX_QUOTED:
             if not self._lines:
                 block = next(self.blocks, None)
                 if block is None:

@@ -14,7 +14,7 @@ from sfumato.query.aggregates.aggregate import (
 )
 from sfumato.query.aggregates.automatic_bounds import LARGEST_MAGNITUDE, Automatic
 from sfumato.query.aggregates.counting import (
-    MOST_VALUES,
+    MAX_VALUES,
     CountDistinct,
     CountPrivacyUnits,
     CountRows,
@@ -33,10 +33,10 @@ from sfumato.query.aggregates.derived_outputs import (
     ratio,
 )
 from sfumato.query.aggregates.estimate import Estimate
-from sfumato.query.aggregates.histograms import MOST_BINS, InBins, histogram, value_counts
+from sfumato.query.aggregates.histograms import MAX_BINS, InBins, histogram, value_counts
 from sfumato.query.aggregates.quantile_aggregates import Quantiles, max, median, min, quantile, quantiles
 from sfumato.query.aggregates.regression import (
-    MOST_EXPLAINING,
+    MAX_EXPLAINING,
     Correlation,
     Covariance,
     LinearRegression,
@@ -98,9 +98,9 @@ __all__ = [
     "AUTO",
     "FUNCTIONS",
     "LARGEST_MAGNITUDE",
-    "MOST_BINS",
-    "MOST_EXPLAINING",
-    "MOST_VALUES",
+    "MAX_BINS",
+    "MAX_EXPLAINING",
+    "MAX_VALUES",
     "Aggregate",
     "Automatic",
     "BoundedAggregate",

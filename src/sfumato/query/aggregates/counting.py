@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sfumato.plan.required_statistics import Design
 
 
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,8 +165,8 @@ def count_distinct(column: str, *, values: int, method: DistinctMethod = "matchi
         Knop and Steinke 2023, "Counting distinct elements under person-level differential privacy". Proof:
         docs/proofs/distinct_matched.md.
     """
-    if positive_int(values, "values") > MOST_VALUES:
-        raise ParameterError("values", values, f"at most {MOST_VALUES:,}")
+    if positive_int(values, "values") > MAX_VALUES:
+        raise ParameterError("values", values, f"at most {MAX_VALUES:,}")
     one_of(method, "method", get_args(DistinctMethod))
     return CountDistinct(column_name("count_distinct", column), values, method)
 

@@ -17,7 +17,7 @@ from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import Automatic
 from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows
-from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_UNITS, Estimate
+from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MAX_UNITS, Estimate
 from sfumato.query.aggregates.sum_mean_variance import Sum
 from sfumato.query.schema import Schema
 
@@ -90,7 +90,7 @@ class Cumulative(Aggregate):
         wide = one.wide
         if isinstance(self.of, Sum):
             most = max(abs(self.of.lower), abs(self.of.upper)) * design.rows * series.steps
-            wide = wide or (one.whole and most * max(Fraction(MOST_UNITS), design.multiplier) > LARGEST_WHOLE)
+            wide = wide or (one.whole and most * max(Fraction(MAX_UNITS), design.multiplier) > LARGEST_WHOLE)
         fields: Any = {f: getattr(one, f) for f in ("count", "null_count", "total", "centre", "whole")}
         return (CumulativeEstimate(name, wide=wide, **fields),)
 

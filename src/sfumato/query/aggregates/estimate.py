@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A sum is shown in 64-bit integers where these hold what so many units (more than anybody has), or noise
 # of so many scales (beyond with probability below e^-4000), can add up to; else in float64.
-MOST_UNITS, MOST_SCALES = 1 << 40, 1 << 12
+MAX_UNITS, MAX_SCALES = 1 << 40, 1 << 12
 LARGEST_WHOLE = 1 << 62
 
 

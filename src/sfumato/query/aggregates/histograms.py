@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sfumato.plan.required_statistics import Design
 
 
-MOST_BINS = 1000
+MAX_BINS = 1000
 # Each share is held against the noise of all bins.
-MOST_SHARES = 100
+MAX_SHARES = 100
 # Values of a list are of one of these: how it is called, and of which types of column.
 KINDS: dict[type, tuple[str, str]] = {
     str: ("texts", "VARCHAR"), bool: ("truth values", "BOOLEAN"), int: ("whole numbers", "BIGINT"),
@@ -253,7 +253,7 @@ def value_counts(
 
 def _made(asked: InBins, name: str) -> InBins:
     """Return a histogram, unless it has too many bins."""
-    most = MOST_SHARES if asked.shares else MOST_BINS
+    most = MAX_SHARES if asked.shares else MAX_BINS
     if asked.bins.count > most:
         raise ParameterError(name, f"{asked.bins.count:,} bins", f"at most {most:,} bins")
     return asked

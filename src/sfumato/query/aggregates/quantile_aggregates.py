@@ -106,9 +106,9 @@ class Quantiles(BoundedAggregate):
                     finest=2.0**leaves.lattice.finest,
                 )
             )
-        if len(ranks) > MOST_RANKS:
+        if len(ranks) > MAX_RANKS:
             raise QueryError(
-                f"{name}: {len(ranks)} ranks of {self.column} are more than the {MOST_RANKS} that are "
+                f"{name}: {len(ranks)} ranks of {self.column} are more than the {MAX_RANKS} that are "
                 "chosen together; ask for fewer, or for noise='laplace'"
             )
         return tuple(found)
@@ -341,7 +341,7 @@ def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Flo
 
 # As for trees: 64 bits hold the counts of 2^49 rows.
 EXPONENT = -14
-MOST_RANKS = 21
+MAX_RANKS = 21
 # Three places around a rank are off by amounts that have nothing to do with each other, their weighted mean
 # by less than the middle one. It is taken where values between them are about evenly spread: at least so
 # many times the rows that outer ones are aimed at are on either side of the rank, and one of them is at most

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # With more, the noise of their products leaves nothing of what is asked.
-MOST_EXPLAINING = 8
+MAX_EXPLAINING = 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,9 +217,9 @@ def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None)
     Source:
         Krawczyk 1969 for enclosures of solutions. Proof: docs/proofs/cross_moments.md.
     """
-    if isinstance(x, str) or not isinstance(x, Sequence) or not 1 <= len(x) <= MOST_EXPLAINING:
+    if isinstance(x, str) or not isinstance(x, Sequence) or not 1 <= len(x) <= MAX_EXPLAINING:
         raise QueryError(
-            f"linear_regression: x is {shown(x)}, but must be a list of 1 to {MOST_EXPLAINING} columns: "
+            f"linear_regression: x is {shown(x)}, but must be a list of 1 to {MAX_EXPLAINING} columns: "
             "linear_regression('y', ['x1', 'x2'], bounds={'y': (0, 1), 'x1': (0, 1), 'x2': (0, 1)})"
         )
     return LinearRegression(_blocks("linear_regression", (y, *x), bounds))

@@ -18,7 +18,7 @@ from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.estimate import Estimate, linear_interval
-from sfumato.query.aggregates.histograms import MOST_BINS, InBins, value_counts
+from sfumato.query.aggregates.histograms import MAX_BINS, InBins, value_counts
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified_design import StratifiedDesign
@@ -147,8 +147,8 @@ def stratified(
     level = as_fraction(confidence, "proportion: confidence")
     if not 0 < level < 1:
         raise ParameterError("proportion: confidence", confidence, "greater than 0 and less than 1")
-    if len(strata) > MOST_BINS:
-        raise ParameterError("proportion: population", f"{len(strata):,} strata", f"at most {MOST_BINS:,}")
+    if len(strata) > MAX_BINS:
+        raise ParameterError("proportion: population", f"{len(strata):,} strata", f"at most {MAX_BINS:,}")
     places: Any = value_counts(column_name("proportion: stratum", stratum), strata)
     sizes = [asked[s] for s in strata], [population[s] for s in strata]
     design = StratifiedDesign(*sizes, "proportion", names=tuple(strata), called=("asked", "population"))

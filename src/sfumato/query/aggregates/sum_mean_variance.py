@@ -19,8 +19,8 @@ from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, aggr
 from sfumato.query.aggregates.automatic_bounds import with_bounds
 from sfumato.query.aggregates.estimate import (
     LARGEST_WHOLE,
-    MOST_SCALES,
-    MOST_UNITS,
+    MAX_SCALES,
+    MAX_UNITS,
     Estimate,
 )
 from sfumato.query.aggregates.regression import Term, covariance_interval, cross_count, cross_term
@@ -58,7 +58,7 @@ class Sum(BoundedAggregate):
         integer = design.schema[self.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         per_row = design.per_row(self)
         bound = max(abs(self.lower), abs(self.upper))
-        most = max(Fraction(MOST_UNITS), design.multiplier * MOST_SCALES)
+        most = max(Fraction(MAX_UNITS), design.multiplier * MAX_SCALES)
         wide = integer and bound * (design.rows if per_row else 1) * most > LARGEST_WHOLE
         if not per_row:
             return (self._of_units(design, name, integer, wide),)

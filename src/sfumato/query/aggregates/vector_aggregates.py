@@ -15,7 +15,7 @@ from sfumato.framework import AtomDomain
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name, short
-from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MOST_SCALES, MOST_UNITS, Estimate
+from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MAX_SCALES, MAX_UNITS, Estimate
 from sfumato.query.option_names import Bounded, VectorNorm
 from sfumato.query.schema import IN_PLACE, Schema, spelled
 from sfumato.transformations import Ball, Grid, VectorCount
@@ -72,7 +72,7 @@ class VectorSum(Aggregate):
         made, whole = self._summed(design)
         rows = design.rows if self.per == "row" else 1
         noise = design.multiplier * rows * self.bound
-        most = max(Fraction(MOST_UNITS) * rows * self.bound, MOST_SCALES * noise * self.length)
+        most = max(Fraction(MAX_UNITS) * rows * self.bound, MAX_SCALES * noise * self.length)
         return (
             VectorEstimate(
                 name, total=made.names[0], whole=whole, wide=most > LARGEST_WHOLE, entries=self.length
@@ -207,7 +207,7 @@ def _checked(
 
 
 # The radius has at least so many bits of steps, and at most one more than the other.
-_LEAST_BITS, _MOST_BITS = 20, 31
+_MIN_BITS, _MAX_BITS = 20, 31
 
 
 @dataclass(frozen=True)
@@ -251,4 +251,4 @@ class VectorMeanEstimate(Estimate):
 def _grid(noise: Fraction, bound: Fraction) -> Grid:
     """Return the grid of a vector's entries, on which noise is about 2^30 steps."""
     least = exponent_of(bound)
-    return Grid(min(max(Grid.for_noise(noise).exponent, least - _MOST_BITS), least - _LEAST_BITS))
+    return Grid(min(max(Grid.for_noise(noise).exponent, least - _MAX_BITS), least - _MIN_BITS))

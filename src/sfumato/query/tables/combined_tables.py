@@ -21,11 +21,11 @@ Pairs = tuple[tuple[str, str], ...]
 JoinKind = Literal["inner", "left"]
 JOIN_KINDS = ("inner", "left")
 # Of a unit and join key, in the right one of two private tables: a row of the left one meets no more.
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 # Of a unit, a join of two private tables makes no more, unless one of them has more.
 UNIT_ROWS = 100_000
 # What a question may set it to.
-MOST_UNIT_ROWS = 100 * UNIT_ROWS
+MAX_UNIT_ROWS = 100 * UNIT_ROWS
 # Of a right table's column whose name the left one has too.
 SUFFIX = "_right"
 
@@ -408,17 +408,17 @@ def _check_equal_types(column: str, left: Column, other: str, right: Column, whe
 
 def _most(rows: object) -> int:
     most = positive_int(rows, "rows")
-    if most > 10 * MOST_ROWS:
+    if most > 10 * MAX_ROWS:
         raise ParameterError(
-            "rows", rows, f"at most {10 * MOST_ROWS:,}, as a row of the left table makes so many"
+            "rows", rows, f"at most {10 * MAX_ROWS:,}, as a row of the left table makes so many"
         )
     return most
 
 
 def _most_of_unit(unit_rows: object) -> int:
     most = UNIT_ROWS if unit_rows is None else positive_int(unit_rows, "unit_rows")
-    if most > MOST_UNIT_ROWS:
+    if most > MAX_UNIT_ROWS:
         raise ParameterError(
-            "unit_rows", unit_rows, f"at most {MOST_UNIT_ROWS:,}, as one unit may make so many rows"
+            "unit_rows", unit_rows, f"at most {MAX_UNIT_ROWS:,}, as one unit may make so many rows"
         )
     return most

@@ -10,7 +10,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import positive_int
 
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 UNIT = "unit"  # what privacy units are called, where they are texts
 MADE_UP = (
     "THESE ROWS ARE MADE UP from declarations: names and types of columns, bounds, domains. No row of the "
@@ -51,8 +51,8 @@ class Making:
     def from_options(cls, rows: object, units: object, seed: object) -> Making:
         """Return valid numbers of dummy rows and units; with units left out, four rows of each."""
         count = positive_int(rows, "rows")
-        if count > MOST_ROWS:
-            raise ParameterError("rows", rows, f"at most {MOST_ROWS:,}")
+        if count > MAX_ROWS:
+            raise ParameterError("rows", rows, f"at most {MAX_ROWS:,}")
         people = max(1, count // 4) if units is None else positive_int(units, "units")
         if people > count:
             raise ParameterError("units", units, f"at most rows, {count:,}, as each unit has one")

@@ -16,7 +16,7 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 _YEARS = 10_000
 LARGEST = 10**18  # a number; so that it and a value are far within 128 bits
 # Of months, days and microseconds: what reaches from any year to any other one.
-_MOST = (12 * _YEARS, 366 * _YEARS, 366 * _YEARS * 24 * 3600 * 10**6)
+_MAX = (12 * _YEARS, 366 * _YEARS, 366 * _YEARS * 24 * 3600 * 10**6)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Distance:
         given = (self.number,) if self.number is not None else self.span
         if any(part < 0 for part in given):
             raise ValueError("a distance in a window is not negative: PRECEDING and FOLLOWING say where to")
-        if (self.number or 0) > LARGEST or any(p > most for p, most in zip(self.span, _MOST, strict=True)):
+        if (self.number or 0) > LARGEST or any(p > most for p, most in zip(self.span, _MAX, strict=True)):
             raise ValueError(f"a distance in a window is at most {LARGEST:,}, or {_YEARS:,} years")
 
     @property

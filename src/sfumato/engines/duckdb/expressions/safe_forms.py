@@ -57,7 +57,7 @@ TYPES = (
 )  # fmt: skip
 
 # How many characters a constant has that a function makes of others, and of how many parts it does.
-_LONGEST, _LONGEST_LIST, _MOST_PARTS = 1 << 12, 1 << 16, 1000
+_LONGEST, _LONGEST_LIST, _MAX_PARTS = 1 << 12, 1 << 16, 1000
 
 
 def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
@@ -93,8 +93,8 @@ def _check_constant(node: Node) -> None:
     if node["class"] != "FUNCTION":
         return
     # It is written out once more with each function around it.
-    if any(islice(descendants(node), _MOST_PARTS + 1, None)):
-        raise Unsafe(node, f"computes a constant from more than {_MOST_PARTS} values")
+    if any(islice(descendants(node), _MAX_PARTS + 1, None)):
+        raise Unsafe(node, f"computes a constant from more than {_MAX_PARTS} values")
     is_list = [
         one["class"] == "FUNCTION" and one["function_name"] == "list_value" for one in (node, *children(node))
     ]
@@ -220,8 +220,8 @@ _NORMS = {
     "l2": "sqrt(list_sum(list_transform(_0, lambda x: x * x)))",
     "linf": "list_max(list_transform(_0, lambda x: abs(x)))",
 }
-_MOST_STEPS = 2.0**62  # of an entry
-_MOST_EXPONENT = 900
+_MAX_STEPS = 2.0**62  # of an entry
+_MAX_EXPONENT = 900
 
 
 def _vector(node: Node, name: str, parts: list[Part]) -> tuple[Node, int, Any]:
@@ -252,9 +252,9 @@ def _norm(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _steps(node: Node, name: str, parts: list[Part]) -> Part:
     vector, length, exponent = _vector(node, name, parts)
-    if type(exponent) is not int or abs(exponent) > _MOST_EXPONENT:
-        raise Unsafe(parts[2].node, f"is no exponent of 2 from -{_MOST_EXPONENT} to {_MOST_EXPONENT}")
-    scaled, most = f"x * {double(2.0**-exponent)}", double(_MOST_STEPS)
+    if type(exponent) is not int or abs(exponent) > _MAX_EXPONENT:
+        raise Unsafe(parts[2].node, f"is no exponent of 2 from -{_MAX_EXPONENT} to {_MAX_EXPONENT}")
+    scaled, most = f"x * {double(2.0**-exponent)}", double(_MAX_STEPS)
     steps = f"TRY_CAST(round(least(greatest({scaled}, -{most}), {most})) AS BIGINT)"
     kind = f"BIGINT[{length}]"
     return Part(
@@ -263,9 +263,9 @@ def _steps(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 _HUGE = "HUGEINT"
-_LEAST, _MOST = SPANS[_HUGE]
+_MIN, _MAX = SPANS[_HUGE]
 # DuckDB has no literal of the smallest HUGEINT.
-_LEAST_SQL, _MOST_SQL = f"(-{_MOST}::HUGEINT - 1)", f"{_MOST}::HUGEINT"
+_MIN_SQL, _MAX_SQL = f"(-{_MAX}::HUGEINT - 1)", f"{_MAX}::HUGEINT"
 _SIGNS = {
     "+": "+", "add": "+", "-": "-", "subtract": "-", "*": "*", "multiply": "*",
     "//": "//", "divide": "//", "%": "%", "mod": "%",
@@ -303,7 +303,7 @@ def _of_integers(sign: str, parts: list[Part]) -> Part:
     if sign in ("//", "%"):
         parts = [parts[0], _divisor(sign, parts[1], spans[1])]
     # DuckDB refuses a product that is the smallest HUGEINT, which is its own type's.
-    if not fits(within, kind) or (sign == "*" and within[0] == _LEAST):
+    if not fits(within, kind) or (sign == "*" and within[0] == _MIN):
         # As a lambda, so that no part stands twice: a product of many would double with each.
         text = f"list_reduce(list_pack(_0, _1), lambda l, r: {_guarded(sign)})"
         return Part(made(text, *(part.node for part in parts)), kind)
@@ -362,7 +362,7 @@ def _divisor(sign: str, divisor: Part, span: Span) -> Part:
 
 def _guarded(sign: str) -> str:
     """Return SQL of an operation on two HUGEINTs, l and r; NULL where HUGEINT does not hold the result."""
-    least, most = _LEAST_SQL, _MOST_SQL
+    least, most = _MIN_SQL, _MAX_SQL
     if sign == "+":
         return f"CASE WHEN l BETWEEN {least} - least(r, 0) AND {most} - greatest(r, 0) THEN l END + r"
     if sign == "-":
@@ -387,13 +387,13 @@ def _of_one(sign: str, part: Part) -> Part:
     (least, most), kind = _span(part), _narrowest(_span(part), (-_span(part)[1], -_span(part)[0]))
     wide = tried(part, kind)
     if -least > SPANS[kind][1]:
-        wide, least = _above_least(wide), -_MOST
+        wide, least = _above_least(wide), -_MAX
     return tried(replace(over("- _0", wide), within=(-most, -least)), _narrowest((-most, -least)))
 
 
 def _above_least(part: Part) -> Part:
     """Return NULL in the place of the smallest HUGEINT, whose amount no HUGEINT holds."""
-    return over(f"CASE WHEN _0 > {_LEAST_SQL} THEN _0 END", once(part))
+    return over(f"CASE WHEN _0 > {_MIN_SQL} THEN _0 END", once(part))
 
 
 def _of_decimals(sign: str, parts: list[Part]) -> Part:
@@ -426,7 +426,7 @@ def _absolute(node: Node, name: str, parts: list[Part]) -> Part:
     kind = _narrowest(within, (least, most))
     wide = tried(part, kind)
     if not fits(within, kind):
-        wide, within = _above_least(wide), (within[0], _MOST)
+        wide, within = _above_least(wide), (within[0], _MAX)
     return tried(replace(over("abs(_0)", wide), within=within), _narrowest(within))
 
 
@@ -461,10 +461,10 @@ def _rounded_whole(node: Node, name: str, parts: list[Part], zeros: int) -> Part
     wide = tried(parts[0], kind)
     if not fits(within, kind):
         away = name == "round"  # a half goes away from zero, or to what is even
-        last, first = (min(end, end // step * step + step // 2 - away) for end in (_MOST, -_LEAST))
-        lowest = _LEAST_SQL if first == -_LEAST else f"{-first}::HUGEINT"
+        last, first = (min(end, end // step * step + step // 2 - away) for end in (_MAX, -_MIN))
+        lowest = _MIN_SQL if first == -_MIN else f"{-first}::HUGEINT"
         wide = over(f"CASE WHEN _0 BETWEEN {lowest} AND {last}::HUGEINT THEN _0 END", once(wide))
-        within = _LEAST, _MOST
+        within = _MIN, _MAX
     return tried(replace(plain(node, name, [wide, parts[1]]), within=within), _narrowest(within))
 
 

@@ -229,7 +229,7 @@ SPANS: dict[str, Span] = {kind: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for ki
 }
 # How long the text of an argument may be that stands twice in a total form.
 _TWICE = 4000
-_MOST_TAKEN = 1000
+_MAX_TAKEN = 1000
 _LONGEST_TIME = 200
 DATED = ("DATE", "TIMESTAMP")
 
@@ -312,8 +312,8 @@ class Unsafe(Exception):
 def understood(node: Node, parts: list[Part]) -> Bound:
     """Return what DuckDB makes of a node over total arguments."""
     types = tuple(None if p.constant else p.type_name for p in parts)
-    if len(types) - types.count(None) > _MOST_TAKEN:  # the time to bind them grows with the square
-        raise Unsafe(node, f"takes more than {_MOST_TAKEN} values of a row at once; take them in steps")
+    if len(types) - types.count(None) > _MAX_TAKEN:  # the time to bind them grows with the square
+        raise Unsafe(node, f"takes more than {_MAX_TAKEN} values of a row at once; take them in steps")
     return bound(local(with_children(node, [p.node for p in parts]), [p.constant for p in parts]), types)
 
 

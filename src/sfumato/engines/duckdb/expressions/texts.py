@@ -28,7 +28,7 @@ from sfumato.query.schema import FLOATS, INTEGERS
 
 # How many texts of 4,096 characters, or as much else, the expressions of one question may hold for a row:
 # 2,048 of each take a gigabyte for a thread.
-MOST_HELD = 128
+MAX_HELD = 128
 # How many characters a pattern may have with its repetitions written out.
 LARGEST_PATTERN = 2000
 
@@ -85,8 +85,8 @@ def pattern_size(pattern: str) -> int:
 # how many texts are joined: a vector of 2,048 results stays within the memory of a small machine, also where
 # many columns are made.
 _LONGEST = 1 << 12
-_MOST_JOINED = 16
-_MOST_LISTED = 1000
+_MAX_JOINED = 16
+_MAX_LISTED = 1000
 # What lists hold: other values are as long as they like, and a list of them holds each once more.
 _LISTED = {*INTEGERS, *FLOATS, "UHUGEINT", "BOOLEAN", "VARCHAR", "UUID"}
 _LISTED_TOO = (*DATED, "DECIMAL", "TIME", "INTERVAL")
@@ -98,14 +98,14 @@ def _cut(part: Part, length: int = _LONGEST) -> Part:
 
 def _shares(parts: list[Part], count: int) -> list[Part]:
     """Cut texts of which `count` are held at once."""
-    return [_cut(p, min(_LONGEST, _MOST_JOINED * _LONGEST // max(count, 1))) for p in parts]
+    return [_cut(p, min(_LONGEST, _MAX_JOINED * _LONGEST // max(count, 1))) for p in parts]
 
 
 def _joined(node: Node, name: str, parts: list[Part]) -> Part:
     if any(nested(p.type_name) or p.type_name in ("BLOB", "BIT") for p in parts):
         raise Unsafe(node, f"joins what is no text by {name}")
-    if len(parts) > _MOST_JOINED:
-        raise Unsafe(node, f"joins more than {_MOST_JOINED} texts at once; join them in steps")
+    if len(parts) > _MAX_JOINED:
+        raise Unsafe(node, f"joins more than {_MAX_JOINED} texts at once; join them in steps")
     return plain(node, name, [_cut(p) for p in parts])
 
 
@@ -175,8 +175,8 @@ def _list(node: Node, name: str, parts: list[Part]) -> Part:
             raise Unsafe(node, "makes a list of lists; a list holds plain values here")
         if not part.constant and part.type_name not in _LISTED and not part.type_name.startswith(_LISTED_TOO):
             raise Unsafe(part.node, f"is {part.type_name.partition('(')[0]}, which is not listed here")
-    if len(parts) > _MOST_LISTED:
-        raise Unsafe(node, f"makes a list of more than {_MOST_LISTED} values")
+    if len(parts) > _MAX_LISTED:
+        raise Unsafe(node, f"makes a list of more than {_MAX_LISTED} values")
     return plain(node, name, _shares(parts, len(parts)))
 
 

@@ -91,7 +91,7 @@ _PREFIX = "SELECT (\n"
 # How many characters an expression may have, also with the derived columns that it uses written out in it.
 LONGEST = 1 << 17
 _SHORT = 60  # of a name that is shown twice
-_MOST_OPERATIONS = 2048  # each takes some milliseconds to judge
+_MAX_OPERATIONS = 2048  # each takes some milliseconds to judge
 # What makes times with a zone, or reads them, where no column has them.
 _ZONED = re.compile(r"TIMESTAMPTZ|TIME ZONE|\b(to_timestamp|timezone)\b", re.IGNORECASE)
 # TRY_CAST itself raises on some of their values, or crashes, and takes the whole database with it.
@@ -155,9 +155,9 @@ def _validated(where: str, text: str, columns: Mapping[str, Column]) -> Validate
         tree = _parsed(where, text)
         for node in descendants(tree):
             _check(where, text, node, columns)
-        if sum(bool(children(node)) for node in descendants(tree)) > _MOST_OPERATIONS:
+        if sum(bool(children(node)) for node in descendants(tree)) > _MAX_OPERATIONS:
             raise QueryError(
-                f"{where}: the expression has more than {_MOST_OPERATIONS} operations; name its parts with "
+                f"{where}: the expression has more than {_MAX_OPERATIONS} operations; name its parts with "
                 "with_columns"
             )
         part = total(tree, lambda node: _type_of_column(node, columns))
