@@ -116,7 +116,9 @@ def merged(case: str) -> tuple[Work, list[tuple[int, list[bytes]]]]:
 def outputs(work: Work, shards: list[tuple[int, list[bytes]]]) -> pa.Table:
     """Do what the last workers do."""
     if work.measurement.at_once:
-        return pa.Table.from_batches([*work.together([(s, work.gathered(s, parts)) for s, parts in shards])])
+        return pa.Table.from_batches(
+            [*work.drawn_jointly([(s, work.gathered(s, parts)) for s, parts in shards])]
+        )
     return pa.Table.from_batches([b for s, parts in sorted(shards) for b in work.released(s, parts)])
 
 
@@ -162,7 +164,7 @@ def test_groups_that_are_noised_apart_or_twice_are_refused(case):
         list(work.noisy(shard, parts))
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in shards]
     with pytest.raises(EngineError, match="came where noise is for 9 together"):
-        list(work.together([*sent, sent[0]]))
+        list(work.drawn_jointly([*sent, sent[0]]))
 
 
 # The law of what is released.
@@ -191,6 +193,6 @@ def test_no_row_changes_the_types_of_what_comes_together():
         units = [p.data for p in work.stages.partials(some.to_batches())]
         found = dict(gathered([*work.stages.totals(units)], random.Random(0)))
         sent = [(s, work.gathered(s, found.get(s, []))) for s in range(work.stages.group_shards)]
-        (batch,) = work.together(sent)
+        (batch,) = work.drawn_jointly(sent)
         assert sorted(map(str, batch["g"].to_pylist())) == ["None", "a", "b", "nan"]
         assert batch.schema == work.schema and not any(c.null_count for c in batch.columns[1:])

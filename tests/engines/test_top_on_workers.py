@@ -78,8 +78,8 @@ def test_workers_draw_what_one_machine_draws(keys, by):
     stages, groups = shards_of(rows, question._exact((question.statistic,)), 3)
     work = TopWork.of(plan, stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
-    (drawn,) = work.together(sent[::-1])
-    (again,) = work.together(sent)
+    (drawn,) = work.drawn_jointly(sent[::-1])
+    (again,) = work.drawn_jointly(sent)
     assert drawn.equals(again)
     here = pa.Table.from_batches(question._engine.statistics(question._exact((question.statistic,)), 1000))
     (batch,) = stages.merged(None, [data for _, data in sent], 1000)

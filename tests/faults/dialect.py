@@ -36,7 +36,7 @@ FAULTS = [
     Fault("bounds of one SELECT of a union are those of all", "dialect/subquery_columns.py",
           "name=private.name, columns=())", "name=private.name)", f"{INSIDE}::test_what_is_declared_of_a_column_is_its_own_tables"),
     Fault("limits of joined private tables are forgotten", "dialect/subquery_columns.py",
-          "return replace(found.beside(private), name=names", "return replace(found, name=names",
+          "return replace(found.joined_with(private), name=names", "return replace(found, name=names",
           f"{JOINS}::test_joins_of_a_catalog_know_the_bounds_domains_and_limits_of_all_tables"),
     Fault("LIMIT inside is left out", "dialect/subquery_select.py",
           'if one["type"].startswith("LIMIT"):', 'if one["type"].startswith("LIMIT"):\n                continue\n            if False:', UNIT_LOCAL),

@@ -98,5 +98,5 @@ FAULTS = [
     Fault("a share is a hundredth of what it takes", "budget/filters.py",
           "lambda _, loss: loss.rho / limit)", "lambda _, loss: loss.rho / limit / 100)", f"{BUDGET}::test_so_many_shares_fit_and_hardly_more"),
     Fault("the service's questions are paid with nothing", "service/analyst_catalog.py",
-          "pay = payment(budget, [trial.plan], self.question.told,", "pay = payment(budget, [], self.question.told,", "tests/service/test_chain.py"),
+          "pay = payment(budget, [trial.plan], self.question.title,", "pay = payment(budget, [], self.question.title,", "tests/service/test_chain.py"),
 ]  # fmt: skip

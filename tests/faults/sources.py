@@ -83,7 +83,7 @@ FAULTS: list[Fault] = [
     Fault("a limit of all groups is beyond the catalog's", "catalogs/declared_table.py",
           "and given > limit:\n                raise", "and given > limit and name != 'total_rows':\n                raise", "tests/catalogs/test_declared_table.py"),
     Fault("limits of a table that is joined do not hold", "catalogs/declared_table.py",
-          "return replace(joined, declared=joined.declared.beside([other.declared]), origins=origins)", "return replace(joined, origins=origins)", "tests/catalogs/test_declared_table.py"),
+          "return replace(joined, declared=joined.declared.joined_with([other.declared]), origins=origins)", "return replace(joined, origins=origins)", "tests/catalogs/test_declared_table.py"),
     Fault("a domain is that of a column that is replaced", "catalogs/declared_table.py",
           "all(isinstance(c, str) and c in self.schema and self._own(c) for c in columns)", "all(isinstance(c, str) and c in self.schema for c in columns)", "tests/catalogs/test_declared_table.py"),
     Fault("real rows beside made-up ones are free", ENGINE + "dummy_source.py",

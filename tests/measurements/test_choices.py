@@ -368,11 +368,11 @@ def test_the_estimate_inverts_the_mean(weights, epsilon):
     expected = [(1 + s * (ratio - 1)) / parts for s in shares]
     n = math.lcm(*(e.denominator for e in expected))
 
-    class Told(Counter):
+    class TextCard(Counter):
         pass
 
     counts = {m: int(e * n) for m, e in zip(members, expected, strict=True)}
-    assert estimate_shares(Told(counts), members, epsilon) == dict(zip(members, shares, strict=True))
+    assert estimate_shares(TextCard(counts), members, epsilon) == dict(zip(members, shares, strict=True))
 
 
 def test_others_are_refused_without_being_shown():

@@ -51,7 +51,7 @@ def test_what_can_bind_is_known_without_rows(question, bias):
     said = str(question.plan(epsilon=1, delta="1e-6" if question.query.private_groups else 0).explain())
     assert (SAID in said) == any(bias)
     # What is offered works.
-    if "diagnostics=0.05" in found.told():
+    if "diagnostics=0.05" in found.describe():
         question.plan(epsilon=1, delta="1e-6" if question.query.private_groups else 0, diagnostics=0.05)
     elif any(bias):
         with pytest.raises(QueryError, match="no limits and no bounds"):

@@ -73,7 +73,7 @@ def released(engine: Any, work: Any, seed: int = 0) -> list[dict[str, Any]]:
     """Do all of a release's work here; return its rows in order of their texts."""
     parts, work = shards(engine, work.stages, random.Random(seed)), pickle.loads(pickle.dumps(work))
     if work.at_once:
-        batches = [*work.together([(shard, work.gathered(shard, data)) for shard, data in parts])]
+        batches = [*work.drawn_jointly([(shard, work.gathered(shard, data)) for shard, data in parts])]
     else:
         batches = [batch for shard, data in parts for batch in work.released(shard, data)]
     return sorted((row for batch in batches for row in batch.to_pylist()), key=repr)

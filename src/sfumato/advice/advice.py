@@ -16,7 +16,7 @@ import pyarrow as pa
 from sfumato.api.question import Question
 from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.cards import Card, Rows, Sentences, TextCard
 from sfumato.display.formatting import Spelled
 from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable
@@ -99,7 +99,7 @@ _QUANTILE = "quantile"
 
 
 @dataclass(frozen=True, repr=False)
-class Better(Told):
+class Better(TextCard):
     """Limits that the advice finds better than the given ones, which stay.
 
     Args:
@@ -205,7 +205,7 @@ class Advised(Spelled):
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(Told, ResultTable):
+class Advice(TextCard, ResultTable):
     """Advice on how to release several queries of one table for one budget.
 
     Made by `advise`.

@@ -162,7 +162,7 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
             )
         if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
             raise ParameterError("name of a question", name, "a text that can be printed, such as 'visits'")
-        found[free_name(one.query.told, found) if name is None else name] = one
+        found[free_name(one.query.title, found) if name is None else name] = one
     return found
 
 

@@ -15,7 +15,7 @@ from sfumato.budget.calibration import ROOM, threshold_delta
 from sfumato.budget.closed_forms import zcdp_rho
 from sfumato.budget.epsilon_delta import admissible_epsilon, released_delta
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Sentences, Steps, Told
+from sfumato.display.cards import Card, Displayed, Sentences, Steps, TextCard
 from sfumato.display.formatting import price, visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
@@ -39,7 +39,7 @@ from sfumato.transformations import CountUnits, Grid, Statistic, UnitSum, ValueG
 
 
 @dataclass(frozen=True, repr=False)
-class TopExplanation(Told):
+class TopExplanation(TextCard):
     """The explanation of a release of the largest groups, as text by `str()` and as data.
 
     Made by `Top.explain`, and by `TopRelease.explain`.
@@ -90,7 +90,7 @@ class TopExplanation(Told):
         return (
             *question.notes,
             *cautions(question.schema, question.keys, plan.epsilon, plan.delta),
-            *([question.bias.told()] if question.bias else []),
+            *([question.bias.describe()] if question.bias else []),
         )
 
     @property
@@ -272,7 +272,7 @@ class Top(SuggestingArguments, Displayed):
         return ExactQuery(self._steps, self.unit, self.keys, public, groups, statistics, largest=largest)
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """A summary of the query for the largest groups, in a few words."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
@@ -380,7 +380,7 @@ class Top(SuggestingArguments, Displayed):
         plan = self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share)
         form = partial(canonical_top, plan)
         same = None if unsafe_words is not None else question_key(form, [self._engine])
-        pay = payment(budget, [plan], self.told, form=form, same=same, made_up=self._engine.made_up)
+        pay = payment(budget, [plan], self.title, form=form, same=same, made_up=self._engine.made_up)
         log_planned(self._engine.name, 1, epsilon=plan.epsilon, delta=plan.delta)
         released: TopRelease = self._engine.top(plan, unsafe_words=unsafe_words, pay=pay)
         return released

@@ -95,9 +95,9 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         return self.table._engine
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """A summary of the question in a few words."""
-        return self.query.told
+        return self.query.title
 
     @property
     def automatic(self) -> bool:
@@ -222,7 +222,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         told = diagnosis(self.table, plan, admissible_epsilon(epsilon))
         self.table._engine.check_release(plan, unsafe_words)
         made = told.release(unsafe_words)
-        what, engine = f"diagnostics of {self.query.told}", self.table._engine
+        what, engine = f"diagnostics of {self.query.title}", self.table._engine
 
         def form() -> dict[str, Any]:
             return canonical(plan, engine) | {"asks": "diagnostics"}
@@ -422,7 +422,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         def pay(one: Plan) -> ChargeBudget:
             asked = partial(form, one)
             same = None if unsafe_words is not None else question_key(asked, [table._engine], [self.query])
-            return payment(budget, [one], self.query.told, form=asked, same=same, made_up=made_up)
+            return payment(budget, [one], self.query.title, form=asked, same=same, made_up=made_up)
 
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
@@ -451,7 +451,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             cost = {"epsilon": whole, "delta": admissible_delta(delta)}
 
             def pay_all(claim: Claim) -> None:
-                paid.extend(payment(budget, [claim], self.query.told, made_up=made_up)())
+                paid.extend(payment(budget, [claim], self.query.title, made_up=made_up)())
 
             means = of_epsilon(whole, beside, looks, options, pay_all)
         check = partial(self._beside, beside=beside, sampling=sampling)
@@ -464,7 +464,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         return question_card(self)
 
     def __repr__(self) -> str:
-        return visible(f"<Question: {self.told}>")
+        return visible(f"<Question: {self.title}>")
 
     def _check_nothing_left(self, what: str) -> None:
         check_complete(self.aggregates, self.table._auto_limits, what)

@@ -12,7 +12,7 @@ from sfumato.audit.python_code import literal
 from sfumato.audit.report_page import page
 from sfumato.audit.report_text import text
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.files import checked_place, replacing
 
 
@@ -116,7 +116,7 @@ class Point:
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Told):
+class Report(TextCard):
     """The report of an audit: its verdict with the evidence.
 
     Made by `audit`.

@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Sentences, Told
+from sfumato.display.cards import Card, Sentences, TextCard
 from sfumato.display.formatting import exact
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, round_down, round_up
@@ -39,7 +39,7 @@ class Belief:
 
 
 @dataclass(frozen=True, repr=False)
-class EpsilonMeaning(Told):
+class EpsilonMeaning(TextCard):
     """What epsilon means for one person. Made by `explain_epsilon`.
 
     Args:

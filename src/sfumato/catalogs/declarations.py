@@ -157,7 +157,7 @@ class TableDeclaration:
         """The place of the declaration, for messages."""
         return f"{self.catalog}: tables.{self.name}"
 
-    def beside(self, others: Sequence[TableDeclaration]) -> TableDeclaration:
+    def joined_with(self, others: Sequence[TableDeclaration]) -> TableDeclaration:
         """Return the declaration for rows made of several private tables: the smallest of their limits.
 
         Args:

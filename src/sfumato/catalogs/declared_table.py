@@ -164,13 +164,13 @@ class DeclaredTable(Table[Released]):
         found = {name: self._origin(name) for name in self.schema}
         found |= {name: other._origin(was) for name, was in zip(new, old, strict=True)}
         origins = {name: origin for name, origin in found.items() if origin is not None}
-        return replace(joined, declared=joined.declared.beside([other.declared]), origins=origins)
+        return replace(joined, declared=joined.declared.joined_with([other.declared]), origins=origins)
 
     def union(self, other: Table[Any]) -> DeclaredTable[Released]:
         """Append the rows of another table, as `Table.union`; the declared limits of both tables hold."""
         made = cast("DeclaredTable[Released]", super().union(other))
         others = [other.declared] if isinstance(other, DeclaredTable) else []
-        return replace(made, declared=made.declared.beside(others))
+        return replace(made, declared=made.declared.joined_with(others))
 
     def _joined_rows(self, other: object, given: int | None) -> int | None:
         """Return the limit of joined rows per unit: the given one, or the declared limit of both tables."""

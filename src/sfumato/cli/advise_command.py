@@ -113,7 +113,7 @@ def _questions(
                     "advise: a text asks for the largest groups, which have no limits to find; ask it by "
                     "sfumato sql"
                 )
-            found[free_name(name or question.query.told, found)] = question
+            found[free_name(name or question.query.title, found)] = question
     return found
 
 

@@ -394,12 +394,12 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
         for note in explanation.notes:
             console.print(Text(f"Note: {visible(note)}"))
         return
-    if explanation.together:
+    if explanation.total_cost:
         for i, one in enumerate(explanation.releases, 1):
             console.print(Text(f"Release {i} of {len(explanation.releases)}", style="bold"))
             print_explanation(console, one)
             console.print()
-        for sentence in explanation.together:
+        for sentence in explanation.total_cost:
             console.print(Text(visible(sentence)))
         return
     before, after = explanation.steps

@@ -244,9 +244,9 @@ class RemoteQuestion(Remote):
     _local: Question[Any]
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """A summary of the remote question in a few words."""
-        return self._local.told
+        return self._local.title
 
     @property
     def automatic(self) -> bool:

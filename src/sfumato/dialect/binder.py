@@ -122,7 +122,7 @@ def parse(
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
-    return replace(queries[0], outside=outside, beside=tuple(queries[1:]))
+    return replace(queries[0], outside=outside, companions=tuple(queries[1:]))
 
 
 def _refused(missing: NotSelected, options: Options) -> SqlQuery:

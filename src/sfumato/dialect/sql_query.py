@@ -47,7 +47,7 @@ class SqlQuery(Settings):
         domains: the values of each key, where a catalog declares them; None for private groups.
         public_groups: where a public table has the groups; None where they come from elsewhere.
         outside: what is computed with the released tables, or None.
-        beside: the further private SELECTs of the same text, each of which is a release of its own.
+        companions: the further private SELECTs of the same text, each of which is a release of its own.
         looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
         names: the WITH tables.
         grouping: sets of keys of which totals are asked; None where they are not.
@@ -70,7 +70,7 @@ class SqlQuery(Settings):
     plain: frozenset[str] = frozenset()
     public_groups: PublicGroups | None = None
     outside: PostProcessing | None = None
-    beside: tuple[SqlQuery, ...] = ()
+    companions: tuple[SqlQuery, ...] = ()
     looked_up: Node | None = None
     names: CommonTables | None = None
     grouping: GroupingSets | None = None

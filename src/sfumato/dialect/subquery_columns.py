@@ -278,7 +278,7 @@ def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> Tabl
         # A bare name may be that of a column before it, of which nothing is declared.
         columns += _named(one, other)
     names = ", ".join([found.name, *(str(one.source) for one in source.joined)])  # as messages say where
-    return replace(found.beside(private), name=names, columns=tuple(columns))
+    return replace(found.joined_with(private), name=names, columns=tuple(columns))
 
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
@@ -306,7 +306,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
         raise source.refuse(source.first, f"{source.node['type']} has no place here")
     found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
     private = next((one for one in found if not one.public), found[0])
-    return replace(private.beside(found), name=private.name, columns=())
+    return replace(private.joined_with(found), name=private.name, columns=())
 
 
 def _public(source: Query, catalog: Declarations) -> bool:

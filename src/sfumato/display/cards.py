@@ -314,7 +314,7 @@ class Displayed:
         return self._card().text()
 
 
-class Told(Displayed):
+class TextCard(Displayed):
     """Base class of objects whose card is the text of their `__str__`, in `repr` and notebooks too.
 
     Names in them may be anybody's: what a terminal would obey or hide is escaped. A dataclass of this kind is

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.engines.declared_tables import opened, said_where, spelled, unlike, without_unit
 from sfumato.engines.duckdb.column_types import is_castable
 from sfumato.engines.duckdb.databases import sqlite_address
@@ -46,7 +46,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class CatalogCheck(Told):
+class CatalogCheck(TextCard):
     """The result of checking a catalog against its rows. It is not private: for the owner alone.
 
     Args:

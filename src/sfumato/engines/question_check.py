@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sfumato.api.question import Question
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.engines.duckdb.combined_rows import fresh_name, is_copied, moved
 from sfumato.engines.duckdb.connection import checked_out, session_factory
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -215,7 +215,7 @@ Answer = Numbers | EngineError
 
 
 @dataclass(frozen=True, repr=False)
-class Split(Told):
+class Split(TextCard):
     """The result of a check that splits all units into two halves.
 
     Args:
@@ -239,7 +239,7 @@ class Split(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Reordering(Told):
+class Reordering(TextCard):
     """The result of a check in another physical order of rows.
 
     Args:
@@ -275,7 +275,7 @@ class Reordering(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class QuestionCheck(Told):
+class QuestionCheck(TextCard):
     """The result of checking a query on its rows. It is not private: for the owner alone.
 
     Args:
@@ -653,7 +653,7 @@ def check(
         raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) gives")
     limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
     found = ask(asked, tables, catalog, types, limits)
-    if found.query.beside:
+    if found.query.companions:
         raise QueryError(
             f"check: the text has {len(found.queries)} private SELECTs, each of which is a question of its "
             "own; check them one by one"

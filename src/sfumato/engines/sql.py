@@ -150,7 +150,7 @@ class Asked:
     @property
     def queries(self) -> tuple[SqlQuery, ...]:
         """Each private SELECT as it was understood."""
-        return (self.query, *self.query.beside)
+        return (self.query, *self.query.companions)
 
     def diagnosed(self, share: str) -> Asked:
         """Return it with diagnostics of each release, for a share of its budget, unless the text says.
@@ -163,8 +163,8 @@ class Asked:
                 "diagnostics: the largest groups are drawn without limits, of which there would be nothing "
                 "to tell; leave them out"
             )
-        first, *beside = (replace(one, diagnostics=one.diagnostics or share) for one in self.queries)
-        return replace(self, query=replace(first, beside=tuple(beside)))
+        first, *companions = (replace(one, diagnostics=one.diagnostics or share) for one in self.queries)
+        return replace(self, query=replace(first, companions=tuple(companions)))
 
     def check_planned(self, what: str) -> None:
         """Refuse what would need rows, where only a plan is asked for: what a release is to find.
@@ -205,7 +205,7 @@ class Asked:
         parts = trial._releases if isinstance(trial, ProcessedRelease) else (trial,)
         plans: list[Any] = [part.plan for part in parts]
         made_up = all(question._engine.made_up for question in self.questions)
-        what = "; ".join(question.told for question in self.questions)
+        what = "; ".join(question.title for question in self.questions)
         paid = payment(budget, plans, what, form=trial.canonical, made_up=made_up)()
         for one in (*parts, trial):
             one._paid = paid
@@ -220,7 +220,7 @@ class Asked:
             return questions[0].release(**query.release_options, budget=budget)
         planned, computation = self._computed()
         claims = list(map(_claim, planned, questions, self.queries))
-        what = "; ".join(question.told for question in questions)
+        what = "; ".join(question.title for question in questions)
         made_up = all(question._engine.made_up for question in questions)
         form = ProcessedRelease([one.trial for one in planned], computation).canonical
         same = None if self.looks else self._same(form)
@@ -389,7 +389,7 @@ def asking(
 def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:
     from sfumato.engines.duckdb.post_processing import groups_of
 
-    queries, public = (query, *query.beside), dict[str, PublicTable]()
+    queries, public = (query, *query.companions), dict[str, PublicTable]()
     for name in (name for one in queries for name in _public_names(one)):
         public[name] = public[name] if name in public else open_table(query, name, "")
     questions = [
@@ -475,7 +475,7 @@ def of_tables(
     sources = {name: as_collection(name, source) for name, source in (tables or {}).items()}
     public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
     query = parse(text, public=public, private=sources.keys() - public, advised=advised)
-    queries = (query, *query.beside)
+    queries = (query, *query.companions)
     for name in (own_name(name, sources) for one in queries for name in one.sources):
         if name not in sources and not is_path(name):
             near = nearest(name, sources)

@@ -121,7 +121,7 @@ class Work(LastStage):
             exact = self._exact(shard, payloads)
             return as_stream([self.measurement.chosen(batch, self._words(batch)) for batch in exact])
 
-    def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    def drawn_jointly(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         """Yield noisy outputs of all groups, which one worker draws.
 
         Args:
@@ -156,9 +156,9 @@ class Work(LastStage):
     def comments(self) -> dict[str, str]:
         """What workers' outputs do not include, and what their error bars cover, by column."""
         names = [estimate.name for estimate in self.measurement.requirements.estimates]
-        found = dict.fromkeys(names, self.bias.told()) if self.bias else {}
+        found = dict.fromkeys(names, self.bias.describe()) if self.bias else {}
         if self.confidence is not None:
-            covered = Bars(self.confidence).told(self.bias)
+            covered = Bars(self.confidence).describe(self.bias)
             found |= {f"{name}_error": covered for name in names}
         return found
 
@@ -236,7 +236,7 @@ class TopWork(LastStage):
             batches = [batch for data in sent for batch in pa.ipc.open_stream(data)]
             return as_stream(batches) if batches else b""
 
-    def together(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    def drawn_jointly(self, gathered: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         """Yield ranks, keys and noisy numbers of the largest groups, which one worker draws.
 
         Args:

@@ -239,7 +239,7 @@ class Names:
     prefix: str
 
     @classmethod
-    def beside(cls, *taken: str) -> Names:
+    def avoiding(cls, *taken: str) -> Names:
         """Return a maker of column names with a prefix that none of these names has."""
         prefix = "_"
         while any(name.startswith(prefix) for name in taken):

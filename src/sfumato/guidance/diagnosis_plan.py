@@ -214,7 +214,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
         )
     bounds = tuple(_bounds(plan))
     rows = table._rows_alone
-    names = Names.beside(*rows.schema)
+    names = Names.avoiding(*rows.schema)
     groups = query.public_keys
     number, keys, matched = names("group"), 0, None
     if isinstance(groups, pa.Table) and query.keys:

@@ -99,7 +99,7 @@ def contribution_query(
         BudgetError: the budget is too small for any noise.
     """
     rows, groups, number, counted = table._rows_alone, query.public_keys, 1, None
-    names, part = Names.beside(*rows.schema), epsilon
+    names, part = Names.avoiding(*rows.schema), epsilon
     if isinstance(groups, pa.Table):
         number = max(groups.num_rows, 1)
         rows = in_public_groups(rows, query.keys, groups, names("group")) if groups.num_rows else rows

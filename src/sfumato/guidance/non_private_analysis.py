@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.cards import Card, Rows, Sentences, TextCard
 from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable, pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
@@ -29,7 +29,7 @@ Bounds = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, repr=False)
-class Limits(Told):
+class Limits(TextCard):
     """One point of a grid: what a question is asked with, in the place of its own.
 
     Args:

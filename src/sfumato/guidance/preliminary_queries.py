@@ -130,7 +130,7 @@ def of_share(
     part = _part(auto_share)
     whole = Share.from_budget(budget, share)
     plan, way = whole.times(1 - part).best(query, options)
-    fixed, name = {**options, "noise": plan.noise.name}, query.told
+    fixed, name = {**options, "noise": plan.noise.name}, query.title
 
     def answer(one: Query, spent: Fraction) -> Plan:
         return whole.by(way).less(spent).best(one, fixed)[0]

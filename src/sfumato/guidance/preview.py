@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Rows, Sentences, Told
+from sfumato.display.cards import Card, Rows, Sentences, TextCard
 from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
@@ -39,7 +39,7 @@ _MUCH_WIDER = 1.15  # times: what a preview may be off
 
 
 @dataclass(frozen=True, repr=False)
-class Preview(Told, ResultTable):
+class Preview(TextCard, ResultTable):
     """Error bars to be expected, by budget and size of group.
 
     Made by `Question.preview`.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.budget.epsilon_meaning import EpsilonMeaning, explain_epsilon
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Part, Rows, Sentences, Steps, Told
+from sfumato.display.cards import Card, Part, Rows, Sentences, Steps, TextCard
 from sfumato.display.formatting import price
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(Told):
+class Explanation(TextCard):
     """The explanation of a plan: each step with its bounds, noise scale and share of the budget.
 
     Made by `Question.plan` and `Question.release`: `explain()` of what they give.
@@ -80,7 +80,7 @@ class Explanation(Told):
         return tuple(map(Explanation, self.content["releases"])) if "releases" in self.content else (self,)
 
     @property
-    def together(self) -> list[str]:
+    def total_cost(self) -> list[str]:
         """Sentences on the total cost of several releases, and what is computed with them."""
         if "releases" not in self.content:
             return []
@@ -216,12 +216,12 @@ class Explanation(Told):
 
     def _card(self) -> Card:
         title = f"How the answer is made, for {price(*self.spent)}"
-        if not self.together:
+        if not self.total_cost:
             return Card(title, self._parts)
         parts: list[Part | None] = []
         for i, one in enumerate(self.releases, 1):
             parts += [Sentences([f"Release {i} of {len(self.releases)}"]), *one._parts]
-        return Card(title, [*parts, Sentences(self.together)])
+        return Card(title, [*parts, Sentences(self.total_cost)])
 
     @property
     def _parts(self) -> list[Part | None]:
@@ -240,7 +240,7 @@ class Explanation(Told):
         if "releases" in self.content:
             many = len(self.releases)
             texts = [f"Release {i} of {many}:\n{one}" for i, one in enumerate(self.releases, 1)]
-            return "\n".join([*texts, *self.together])
+            return "\n".join([*texts, *self.total_cost])
         before, after = self.steps
         lines = [f"{i}. {step}" for i, step in enumerate(before, 1)]
         for what, bounds, deviation, share, used in self.numbers:
@@ -299,7 +299,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         },
         "budget": content["budget"] | {"noise_multiplier": str(plan.multiplier)},
         "notes": _notes(plan),
-        "bias": plan.bias.told(),
+        "bias": plan.bias.describe(),
     }
 
 

@@ -506,9 +506,9 @@ class NoisyBatch:
         Args:
             confidence, among: as of `half_widths`.
         """
-        return self.beside({} if confidence is None else self._half_widths(confidence, among))
+        return self.with_half_widths({} if confidence is None else self._half_widths(confidence, among))
 
-    def beside(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    def with_half_widths(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return the keys and outputs of the noisy batch, and half-widths behind those that have one."""
         estimates = self.measurement.requirements.estimates
         columns: dict[str, pa.Array] = {}

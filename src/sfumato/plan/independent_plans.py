@@ -248,12 +248,12 @@ def best_metric(needed: Requirements, query: Query) -> CentredDistance | None:
     of_rest = expected_errors(needed.estimates, silent | dict(each[counts:]))
     shapes = _shapes(counts, rest, groups, shown)
     moved = np.sqrt(shapes.moved(counts, rest, groups, shown))
-    errors = {n: moved * np.hypot(shapes.count * e, shapes.beside * of_rest[n]) for n, e in of_counts.items()}
+    errors = {n: moved * np.hypot(shapes.count * e, shapes.rest * of_rest[n]) for n, e in of_counts.items()}
     logs = sum(float(needed.weights[n or ""]) * np.log(e) for n, e in errors.items())
     best = np.unravel_index(int(np.argmin(logs)), moved.shape)
     if ratio({n: float(e[best]) for n, e in errors.items()}, before, needed.weights) > WORTH:
         return None
-    own = [*[shapes.own[best]] * counts, *[shapes.beside[best]] * cone.signed]
+    own = [*[shapes.own[best]] * counts, *[shapes.rest[best]] * cone.signed]
     scales = tuple(s * _rational(d) for s, d in zip(share, own, strict=True))
     # How many groups there are is all that counts; which ones is the metric's of the plan.
     found = CentredDistance(cone, scales, _rational(shapes.total[best]), CENTRES[best[0]], range(shown))
@@ -270,7 +270,7 @@ class _Shapes:
 
     own: Floats
     total: Floats
-    beside: Floats
+    rest: Floats
 
     @property
     def count(self) -> Floats:
@@ -280,7 +280,7 @@ class _Shapes:
     def moved(self, counts: int, rest: float, groups: int, shown: int) -> Floats:
         """Return about what `CentredDistance.moved` does, for a shape of noise in common."""
         near, far = (_CENTRES / self.own) ** 2, ((1 - _CENTRES) / self.own) ** 2
-        inside = counts * far + rest / self.beside**2
+        inside = counts * far + rest / self.rest**2
         if counts > 1:
             inside = np.maximum(inside, far + near)
         more: Floats = groups * np.maximum(inside - counts * near, 0.0)

@@ -283,14 +283,14 @@ class Plan(Displayed, Generic[Asked, Measured]):
         return state
 
     def _card(self: Plan[Any, Any]) -> Card:
-        title = f"Plan: {self.query.told}; it would cost {price(*self.spent)}"
+        title = f"Plan: {self.query.title}; it would cost {price(*self.spent)}"
         return Card(
             title, [Sentences(["Nothing was read or spent for this."]), *self.explain()._card().parts]
         )
 
     def __repr__(self) -> str:
         noise = f", {noise_title(self.noise.name)} noise" if self.laws else ""
-        return visible(f"<Plan: {self.query.told}; {price(*self.spent)}{noise}>")
+        return visible(f"<Plan: {self.query.title}; {price(*self.spent)}{noise}>")
 
     @overload
     def explain(self: Plan) -> Explanation: ...

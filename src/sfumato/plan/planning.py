@@ -279,7 +279,7 @@ def _k_norm(
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
     spread = multiplier * (count if most is None else 1)
     apart = most is not None
-    needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, together=True, apart=apart)
+    needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, joint=True, per_group=apart)
     body = cone_of(needed.statistics)
     if body.signed > MAX_NUMBERS:
         raise QueryError(
@@ -294,7 +294,7 @@ def _k_norm(
         ) from None
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     laws: Any = dict(zip(body.names, laws_of(drawn), strict=True))
-    choices = tuple(choice.beside(laws) for choice in choices)
+    choices = tuple(choice.with_margins(laws) for choice in choices)
     measurement = GroupMeasurement.from_query(query, needed, drawn, None, choices)
     notes = (WEIGHTS_NOTE,) if query.weighed else ()
     return Plan(query, whole, Fraction(0), measurement, multiplier, noise_notes=notes)

@@ -92,7 +92,7 @@ class Choice(Spelled):
         tolerance, off = self.noise
         return self.spread + math.ceil(tolerance + math.hypot(self.scale * _reach(len(self.ranks)), off))
 
-    def beside(self, laws: Mapping[str, Law]) -> Choice:
+    def with_margins(self, laws: Mapping[str, Law]) -> Choice:
         """Return the choice with outer quantile candidates aimed beyond the noise of their margins.
 
         Args:

@@ -98,8 +98,8 @@ def requirements(
     multiplier: Fraction,
     units: bool,
     *,
-    together: bool = False,
-    apart: bool = False,
+    joint: bool = False,
+    per_group: bool = False,
 ) -> Requirements:
     """Return the statistics that a query requires, and the estimates made of them.
 
@@ -108,8 +108,8 @@ def requirements(
         norm: of the noise that will be added; it decides how squares are shifted.
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether a noisy count of units is there anyway, for the selection of groups.
-        together: whether noise is drawn for all numbers together, which needs a count that limits them.
-        apart: whether it is drawn for each group by itself: then quantiles alone need no count.
+        joint: whether noise is drawn for all numbers together, which needs a count that limits them.
+        per_group: whether it is drawn for each group by itself: then quantiles alone need no count.
     Returns:
         Statistics, none twice, and how each output is made of them:
 
@@ -119,7 +119,7 @@ def requirements(
           costs nothing (see `Moments`);
         - a sum is centred where a count is there to give the centre back.
     """
-    design = Design(query, norm, multiplier, units, together, apart)
+    design = Design(query, norm, multiplier, units, joint, per_group)
     measured = {e.name: e for name, a in query.measured for e in a.estimates(design, name)}
     computed = {n: a.estimate(n, measured) for n, a in query.aggregates if isinstance(a, Derived)}
     estimates = tuple((measured | computed)[name] for name in query.output_names)
@@ -142,16 +142,16 @@ class Design:
         norm: of the noise that will be added; it decides how squares are shifted.
         multiplier: the expected noise multiplier, from which grids are chosen.
         units: whether units are counted, and noisy: for the selection of groups, or asked.
-        together: whether noise is drawn for all numbers together: then a count that limits them is there.
-        apart: whether this is done for each group by itself: then quantiles alone need none.
+        joint: whether noise is drawn for all numbers together: then a count that limits them is there.
+        per_group: whether this is done for each group by itself: then quantiles alone need none.
     """
 
     query: Query
     norm: Norm
     multiplier: Fraction
     units: bool
-    together: bool = False
-    apart: bool = False
+    joint: bool = False
+    per_group: bool = False
     statistics: dict[str, Statistic] = field(default_factory=dict)
     present: dict[str, str] = field(default_factory=dict)
     chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
@@ -186,8 +186,8 @@ class Design:
         elif counts_rows or (valued and not single):
             self.base = "units" if self.rows == 1 else "rows"
         self.units = self.units or self.base == "units"
-        own = self._limited_by_values(valued | {b[0] for b in row_sums}) if self.together else None
-        if self.together and own is None:
+        own = self._limited_by_values(valued | {b[0] for b in row_sums}) if self.joint else None
+        if self.joint and own is None:
             self._limit(asked)
         if self.base is not None or own is not None:
             self.blocks |= row_sums
@@ -216,7 +216,11 @@ class Design:
 
     def _limit(self, asked: list[Aggregate]) -> None:
         """Require the count that limits all other statistics: of units, or of rows."""
-        if self.apart and not self.units and all(isinstance(a, Quantiles) and a.error_bars for a in asked):
+        if (
+            self.per_group
+            and not self.units
+            and all(isinstance(a, Quantiles) and a.error_bars for a in asked)
+        ):
             return
         unit_sums = [a for a in asked if self.of_units(a)]
         rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
@@ -321,7 +325,7 @@ class Design:
             square_bits=bits,
         )
         if squares:
-            share = Fraction(1, 2) if self.together else SQUARES_SHIFT[self.norm]
+            share = Fraction(1, 2) if self.joint else SQUARES_SHIFT[self.norm]
             shift = int(share * made.largest_square)
             made = replace(made, square_centre=shift)
         self.add(made)
@@ -358,7 +362,7 @@ class Design:
             if isinstance(beside, (Variance, StandardDeviation)) and beside.block in blocks:
                 i = blocks.index(beside.block)
                 products |= {(i, i): None} if self.lacking([beside.column]) == lacking else {}
-        share = Fraction(1, 2) if self.norm is Norm.L1 or self.together else square_share(len(blocks))
+        share = Fraction(1, 2) if self.norm is Norm.L1 or self.joint else square_share(len(blocks))
         axes = []
         for block in blocks:
             grid = self._coarse_grid(block)
@@ -371,7 +375,7 @@ class Design:
     def _coarse_grid(self, block: Block) -> ValueGrid:
         """Return a grid for required products that fit in 64 bits with their noise."""
         _, lower, upper = block
-        half, fine = (upper - lower) / 2, (14, 14) if self.together else (20, 24)
+        half, fine = (upper - lower) / 2, (14, 14) if self.joint else (20, 24)
         noise = Grid.for_noise(self.multiplier * self.rows * half, fine[0])
         return ValueGrid.around(
             lower, upper, Grid(max(noise.exponent, Grid.for_noise(half, fine[1]).exponent))
@@ -404,7 +408,7 @@ class Design:
         else:
             values = self.value_grid(block)
             largest = weights.most * (block[2] - block[1]) / 2
-            noise = Grid.for_noise(self.multiplier * self.rows * largest, 28 if self.together else 30)
+            noise = Grid.for_noise(self.multiplier * self.rows * largest, 28 if self.joint else 30)
             bits = max(0, noise.exponent - grid.exponent - values.exponent)
             label = f"{self.label(block)}·{of_weights}"
             made = WeightedSum(label, weights.column, self.rows, grid, block[0], values, bits)
@@ -414,7 +418,7 @@ class Design:
     def _square_bits(self, half_range: int) -> int:
         """Return how many bits of required squares are cut: what their noise hides."""
         bits = max(0, 2 * half_range.bit_length() - 32)
-        if self.together:
+        if self.joint:
             # Floats decide how numbers are rounded that are drawn together, but on grids that are too fine.
             noise = self.multiplier * self.rows * Fraction(half_range**2, 2)
             bits = max(bits, Grid.for_noise(noise).exponent)

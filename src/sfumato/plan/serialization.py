@@ -39,12 +39,12 @@ class DetachedEngine:
 
     Args:
         name, made_up: as of an `Evaluator`.
-        told: its content after the steps of the question.
+        described: its content after the steps of the question.
     """
 
     name: str
     made_up: bool
-    told: Mapping[str, Any]
+    described: Mapping[str, Any]
 
     # Folders are nobody's business where the release goes.
     files: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class DetachedEngine:
 
     def content(self, steps: Sequence[Step] = ()) -> dict[str, Any]:
         """Return the content of the engine that was serialized."""
-        return dict(self.told)
+        return dict(self.described)
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: a serialized release has no rows."""
@@ -71,7 +71,7 @@ class DetachedDiagnostics:
     epsilon: Fraction
     delta: Fraction
     loss: Loss
-    told: Mapping[str, Any]
+    described: Mapping[str, Any]
     drawn_parts: tuple[dict[str, Any], ...]
 
     def release(self, words: Words | None = None) -> NoReturn:
@@ -80,7 +80,7 @@ class DetachedDiagnostics:
 
     def content(self) -> dict[str, Any]:
         """Return the subject of the diagnostics that were serialized."""
-        return dict(self.told)
+        return dict(self.described)
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class DetachedComputation:
     text: str
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
-    told: Mapping[str, Any]
+    described: Mapping[str, Any]
     files: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
         """Return the content of the SQL that was serialized."""
-        return dict(self.told)
+        return dict(self.described)
 
     def run(self, released: Sequence[Any]) -> NoReturn:
         """Refuse: SQL around a serialized release ran before."""

@@ -23,7 +23,7 @@ class Bars:
         sampling: whether the truth is that of a population, of which the units are a random sample; else
             that of the rows.
 
-    >>> Bars(0.9).told(Bias())
+    >>> Bars(0.9).describe(Bias())
     '90% error bar, for each number by itself: covers the noise, not sampling error.'
     """
 
@@ -61,13 +61,13 @@ class Bars:
         """Whether the confidence of the error bars is for each number, in words."""
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
-    def told(self, bias: Bias) -> str:
+    def describe(self, bias: Bias) -> str:
         """Return a sentence on what the error bars cover.
 
         Args:
             bias: what limits and bounds can change in the numbers.
 
-        >>> Bars(sampling=True).told(Bias(bounds=True))[40:]
+        >>> Bars(sampling=True).describe(Bias(bounds=True))[40:]
         ': covers the noise and the sampling error around statistics of the clamped values.'
         """
         return f"{self.confidence * 100:g}% error bar, {self._numbers}: covers {self._covers(bias)}."
@@ -110,13 +110,13 @@ class Bias:
             "of the clamped values" if self.bounds else "of the rows within the limits" if self.limits else ""
         )
 
-    def told(self, option: str = REMEDY) -> str:
+    def describe(self, option: str = REMEDY) -> str:
         """Return a sentence that error bars do not include the bias, and what estimates it; or nothing.
 
         Args:
             option: how `diagnostics=0.05` is written there.
 
-        >>> Bias(limits=True).told()
+        >>> Bias(limits=True).describe()
         'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
         """
         if not self:

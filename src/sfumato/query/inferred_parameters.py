@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 
 
 @dataclass(frozen=True, repr=False)
-class Found(Told):
+class Found(TextCard):
     """A parameter that a release inferred, such as a bound: value and cost; it is published too.
 
     Args:

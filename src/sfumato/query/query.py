@@ -288,7 +288,7 @@ class Query:
         return tuple(n for name, aggregate in self.aggregates for n in aggregate.outputs(name))
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """A summary of the query in a few words."""
         return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
 

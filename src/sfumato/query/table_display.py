@@ -51,7 +51,7 @@ def question_card(question: Question[Any]) -> Card:
     ]
     next_step = "It costs when it is released: .plan(epsilon=...) and .preview(epsilon=...) are free."
     return Card(
-        f"Question: {question.told}",
+        f"Question: {question.title}",
         [
             Rows(["name", "what is asked", "columns"], rows, left=3),
             Facts([("of", f"private table {_source(table._engine)}"), *_done(table)]),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Sentences, Told
+from sfumato.display.cards import Card, Sentences, TextCard
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.measurements.int128_array import arrow_column
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Told):
+class Comparison(TextCard):
     """The comparison of two groups of a release: difference and ratio of one output.
 
     Args:

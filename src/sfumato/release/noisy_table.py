@@ -144,9 +144,9 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         """
         (epsilon, delta), bias = self.spent, self.bias
         found: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-        if sentence := bias.told():
+        if sentence := bias.describe():
             found["bias"] = sentence
-        return found | ({} if bars is None else {"error_bars": bars.told(bias)})
+        return found | ({} if bars is None else {"error_bars": bars.describe(bias)})
 
     def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
         """Return the noisy table with facts about its numbers in the metadata of its schema.
@@ -571,7 +571,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             dummy=self._dummy,
             unsafe_words=self._unsafe,
             ledger=self._entered,
-            bias=self.bias.told(),
+            bias=self.bias.describe(),
             description=describe(self._plans),
         )
 

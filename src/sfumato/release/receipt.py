@@ -18,7 +18,7 @@ from sfumato.budget.loss import proved
 from sfumato.certificate import Certificate
 from sfumato.certificate.certificate import as_certified, checked
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Facts, Told
+from sfumato.display.cards import Card, Displayed, Facts, TextCard
 from sfumato.display.formatting import price
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.parameters import canonical_bytes
@@ -278,7 +278,7 @@ class Receipt(Displayed):
 
 
 @dataclass(frozen=True, repr=False)
-class Verification(Told):
+class Verification(TextCard):
     """The result of verifying a receipt: true if answer and receipt agree.
 
     Args:

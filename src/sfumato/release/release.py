@@ -292,7 +292,7 @@ class Release(NoisyTable):
                 yield batch.outputs(bars.confidence, among)
             else:
                 widths = sampled.half_widths(batch, bars.confidence, among)
-                yield batch.beside({name: widths[name] for name in self.plan.query.output_names})
+                yield batch.with_half_widths({name: widths[name] for name in self.plan.query.output_names})
 
     @property
     def hints(self) -> tuple[str, ...]:

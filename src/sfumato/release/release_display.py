@@ -111,8 +111,8 @@ def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> 
         bars: the error bars beside the numbers; None without any.
         remedy: how `diagnostics=0.05` is written there.
     """
-    found = [] if bars is None else [("±", bars.told(release.bias))]
-    return [*found, ("bias", release.bias.told(remedy))] if release.bias else found
+    found = [] if bars is None else [("±", bars.describe(release.bias))]
+    return [*found, ("bias", release.bias.describe(remedy))] if release.bias else found
 
 
 def largest_told(release: TopRelease, groups: int) -> str:

@@ -192,7 +192,7 @@ class ChainQuery:
             BudgetError: it is more than is left; nothing is spent then.
         """
         made_up = self.question._engine.made_up
-        pay = payment(budget, [trial.plan], self.question.told, form=trial.canonical, made_up=made_up)
+        pay = payment(budget, [trial.plan], self.question.title, form=trial.canonical, made_up=made_up)
         trial._paid = pay()
         return trial
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING
 
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.display.formatting import rounded_bound
 
 
@@ -28,7 +28,7 @@ class Check:
 
 
 @dataclass(frozen=True, repr=False)
-class Closeness(Told):
+class Closeness(TextCard):
     """The result of a closeness test: its verdict, and all its checks.
 
     Made by `closeness`.

@@ -13,7 +13,7 @@ from sfumato.audit.falsifier.domain_members import Draw, finite
 from sfumato.audit.falsifier.number_pairs import Pairs, State
 from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import positive_int
 from sfumato.framework.core import Transformation, distance_in
@@ -86,7 +86,7 @@ SHOWN = 160
 
 
 @dataclass(frozen=True, repr=False)
-class Falsification(Told):
+class Falsification(TextCard):
     """The result of a falsifier's search for a counterexample; `print` it.
 
     Made by `falsify`.

@@ -18,7 +18,7 @@ from sfumato.budget.ledger.journal_lines import Line
 from sfumato.budget.ledger.journal_verify import listed
 from sfumato.budget.ledger.ledger_accounts import LedgerAccount
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.exact.parameters import canonical_bytes
 
 # A text of SQL, a name in quotes, a number, a name. DuckDB has written them, so that there is one spelling.
@@ -222,7 +222,7 @@ _EQUALITIES = 3  # conditions that each ask for one value
 
 
 @dataclass(frozen=True, repr=False)
-class Finding(Told):
+class Finding(TextCard):
     """One finding of a journal audit: queries to look at, and why.
 
     Args:
@@ -248,7 +248,7 @@ class Finding(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Loss(Told):
+class Loss(TextCard):
     """The total privacy loss of one analyst or all analysts on a dataset, in a journal audit.
 
     Args:
@@ -269,7 +269,7 @@ class Loss(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Refused(Told):
+class Refused(TextCard):
     """The refused queries of one analyst in a journal audit, which cost nothing.
 
     Args:
@@ -307,7 +307,7 @@ class Refused(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(Told):
+class Audit(TextCard):
     """The result of a journal audit, for a person to judge.
 
     Args:

@@ -16,14 +16,14 @@ from sfumato.budget.ledger.ledger_entries import loss_text
 from sfumato.budget.ledger.ledger_tables import ANSWERS, ENTRIES, JOURNAL, LEDGER, digest
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Told
+from sfumato.display.cards import TextCard
 from sfumato.errors import ParameterError, shown
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, repr=False)
-class Verified(Told):
+class Verified(TextCard):
     """The result of verifying a journal; true if nothing is wrong.
 
     Args:

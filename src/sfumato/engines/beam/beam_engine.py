@@ -322,8 +322,8 @@ def Release(
                 "confidence out, and ask the transform for its half_width(0.95)"
             )
         planned = question.plan(**options)
-        pay = payment(budget, [planned], question.told, form=partial(canonical_top, planned))
+        pay = payment(budget, [planned], question.title, form=partial(canonical_top, planned))
         return engine.top(planned, shards=shards, secret=secret, pay=pay)
     plan = question.plan(**options)
-    pay = payment(budget, [plan], question.query.told, form=partial(canonical, plan, engine))
+    pay = payment(budget, [plan], question.query.title, form=partial(canonical, plan, engine))
     return engine.release(plan, confidence=confidence, shards=shards, secret=secret, pay=pay)

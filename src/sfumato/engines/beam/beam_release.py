@@ -190,7 +190,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         >>> places.release(epsilon=1).receipt().certificate().epsilon
         Fraction(1, 1)
         """
-        return receipt_elsewhere(self.plan, self._form(), self.paid, self.plan.bias.told())
+        return receipt_elsewhere(self.plan, self._form(), self.paid, self.plan.bias.describe())
 
     def ended(self, result: PipelineResult) -> None:
         """Write in the journal of the ledger that paid how the pipeline ended, which its runner knows.
@@ -253,7 +253,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
             sent = beam.MapTuple(lambda shard, parts: (0, (shard, work.gathered(shard, parts))))
             gathered = parts | "Gather" >> sent.with_output_types(Drawn) | beam.GroupByKey()
             noise = beam.FlatMapTuple(
-                lambda place, parts, keys=(): _placed(place, _knowing(work, keys).together(parts)), *keys
+                lambda place, parts, keys=(): _placed(place, _knowing(work, keys).drawn_jointly(parts)), *keys
             )
             drawn = gathered | "Noise" >> noise.with_output_types(Drawn)
         else:

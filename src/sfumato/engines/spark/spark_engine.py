@@ -259,7 +259,7 @@ class SparkEngine(DistributedEngine):
         self.check_release(plan, unsafe_words)
         work = self.work(plan, confidence)
         paid = pay()
-        receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.told())
+        receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.describe())
         made = materialized(self.released(work), plan.found, receipt)
         for one in paid:
             one.record("answered")

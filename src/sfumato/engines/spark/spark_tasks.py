@@ -71,7 +71,7 @@ def gather_groups(work: Work, batches: Batches) -> Batches:
 
 def draw_together(work: Work, batches: Batches) -> Batches:
     """Spark task that draws noise for all groups at once."""
-    yield from map(_for_spark, work.together(_rows(batches)))
+    yield from map(_for_spark, work.drawn_jointly(_rows(batches)))
 
 
 def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:

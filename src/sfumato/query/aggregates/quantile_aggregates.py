@@ -115,7 +115,7 @@ class Quantiles(BoundedAggregate):
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimates of quantiles: from a tree, or by choice if noise is joint."""
-        if design.together:
+        if design.joint:
             return self._chosen(design, name)
         lower, upper = round_down(self.lower), round_up(self.upper)
         exponent = builtins.max(design.weight_exponent(), TREE_EXPONENT)
