@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 from sfumato.audit import VectorLaw, closeness
 from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats
@@ -56,22 +56,6 @@ def test_noise_passes(law, scale, size):
     assert result.passed, str(result)
     assert [check.name for check in result.checks] == CHECKS
     assert (result.samples, result.others) == (size, size)
-
-
-def test_checks_share_alpha_and_a_given_function_has_none_of_density():
-    noise = Gaussian(2**20).rounded(N, SeededWords("shared"))
-    found = [check.name for check in closeness(noise, Gaussian(2**20), grid=1).checks]
-    assert found == ["values", "distance", "cells", "tails", "scale", "repeats", "low bits"]
-
-    def wider(x):
-        return special.ndtr(x / 2**20 / 1.04)
-
-    given = closeness(noise, wider, grid=1)
-    assert [check.name for check in given.checks] == found[:5]
-    least = min(check.probability for check in given.checks)
-    assert 1e-30 < least < 0.1
-    assert closeness(noise, wider, grid=1, alpha=4.9 * least).passed
-    assert not closeness(noise, wider, grid=1, alpha=5.1 * least).passed
 
 
 def test_given_probabilities():
@@ -130,17 +114,6 @@ def test_wrong_noise_fails(name):
     noise = defect(Laplace(FINE).rounded(90_000 if "5%" in name else N, SeededWords("other")))
     assert by_law in names(closeness(noise, Laplace(FINE), grid=1))
     assert by_sample in names(closeness(noise, clean(Laplace, 90_000 if "5%" in name else N)))
-
-
-def test_bits_of_a_16_bit_generator_fail():
-    uniform = (np.random.default_rng(16).integers(0, 2**16, 4000) + 0.5) / 2**16 - 0.5
-    noise, other = (
-        -np.sign(uniform) * np.log1p(-2 * np.abs(uniform)),
-        np.random.default_rng(1).laplace(size=4000),
-    )
-    for law in (Laplace(1), other):
-        assert names(closeness(noise, law)) == {"repeats"}
-        assert "low bits" in names(closeness(np.rint(noise * 2**16) / 2**16, law))
 
 
 # The bounds are bounds.

@@ -264,13 +264,6 @@ def test_order_is_tried_at_distance_zero():
     assert found.violated and found.d_in == found.bound == 0 and found.ratio == math.inf
 
 
-def test_whole_numbers_are_replayed_where_the_function_divides_them():
-    third = claim("third", AtomDomain(int), ABSOLUTE, lambda n: n / 3, Fraction(1, 3), FLOAT)
-    found = falsify(third, 1, evaluations=ENOUGH)
-    assert found.violated and found.artefact and found.exact_ratio == 1
-    assert "by floats alone" in str(found)
-
-
 class Odd(Domain):
     def contains(self, value: Any) -> bool:
         return isinstance(value, int) and value % 2 == 1

@@ -17,12 +17,9 @@ import gmpy2
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
-from sfumato.audit.output_columns import ZERO_BITS, Reader
-from sfumato.audit.output_leaves import leaves
+from sfumato.audit.output_columns import Reader
 
 
 def in_itself(*beside):
@@ -58,12 +55,6 @@ def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, column
     draws = reader.read([output])
     read = {path: reader.word(draws, c) for c, path in enumerate(reader.paths)}
     assert read.items() >= columns.items()
-
-
-def test_rows_of_a_table_are_known_by_their_texts():
-    one = dict(leaves({"group": ["x", "y"], "n": [1, 2]}))
-    other = dict(leaves({"group": ["y"], "n": [3]}))
-    assert one["['y'].n"] == 2 and other["['y'].n"] == 3
 
 
 def test_a_draw_is_read_alike_beside_whatever_other_draws():
@@ -193,27 +184,6 @@ def test_numbers_of_every_type_are_read_as_the_numbers_that_they_are(name):
     ]  # fmt: skip
     assert ordered, reader.paths
     assert not reader.notes
-
-
-@given(
-    st.lists(
-        st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1),
-        min_size=1,
-        max_size=20,
-    )
-)
-@settings(max_examples=20, deadline=None)
-def test_lowest_set_bits(values):
-    draws = Reader().read(values)
-    for value, low in zip(values, draws.low[:, 0].tolist(), strict=True):
-        numerator, denominator = value.as_integer_ratio()
-        least = (numerator & -numerator).bit_length() - denominator.bit_length()
-        assert low == (least if numerator else ZERO_BITS)
-    for kind in (float, int):
-        own = [v for v in values if isinstance(v, kind)]
-        if own:
-            one, other = (Reader().read(given).low[:, 0] for given in (np.array(own), own))
-            np.testing.assert_array_equal(one, other)
 
 
 class Opaque:

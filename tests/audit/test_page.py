@@ -3,14 +3,11 @@
 import json
 import re
 from dataclasses import replace
-from fractions import Fraction
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
-from sfumato.audit import Histogram, Pair, Point, Report, Witness, audit, gaussian, units
-from sfumato.audit.report_pictures import Bars, direction
+from sfumato.audit import Histogram, Point, Report, Witness, audit, gaussian, units
 from sfumato.errors import ParameterError
 from sfumato.noise import Laplace, SeededWords
 
@@ -172,20 +169,3 @@ def test_what_mechanisms_and_data_say_is_text_alone():
 
 
 # Pictures.
-
-
-def test_buckets_above_the_bound_are_marked_and_no_others():
-    rng = np.random.default_rng(3)
-    counts, others = (
-        rng.multinomial(50_000, np.ones(40) / 40),
-        rng.multinomial(50_000, np.arange(1, 41) / 820),
-    )
-    bars = Bars(("0", "1"), tuple(counts.tolist()), tuple(others.tolist()), 50_000, "value")
-    claim = Pair(0.5, 0.001)
-    for found, own, other in ((bars, counts, others), (bars.swapped, others, counts)):
-        figure = direction(found, claim, "a", ("x", "y"))
-        bound = [Fraction(claim.factor) * q / 50_000 + Fraction(claim.delta) for q in other.tolist()]
-        above = sum(Fraction(p, 50_000) > b for p, b in zip(own.tolist(), bound, strict=True))
-        boxes = re.findall(r'<rect class="(over|sure)"', figure.svg)
-        assert 3 < len(boxes) == above and f"{above} of 40 buckets are" in figure.caption
-        assert 0 < boxes.count("sure") == figure.svg.count('class="flag"') < above

@@ -91,19 +91,6 @@ def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, s
 
 
 @LONG
-def test_ties_that_floats_decide():
-    """A rank of j/n beside j of n rows: the walk's floats may land on either side of the gap."""
-    sides = set()
-    for n in range(2, 50):
-        for j in range(1, n):
-            walk = Walk(counts_of({0: j, LEAVES - 1: n - j}), Gaussian("0.1"), j / n, 0.0, 1.0)
-            low, high = walk.ends(0)
-            assert low <= walk.without_noise <= high
-            sides.add((Fraction(j / n) < Fraction(j, n), walk.without_noise > 0.5))
-    assert len(sides) >= 3
-
-
-@LONG
 @pytest.mark.parametrize("deviation", [1, 40, 150, 600])
 def test_children_that_may_look_empty(deviation):
     """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
@@ -113,26 +100,6 @@ def test_children_that_may_look_empty(deviation):
         tried = list(itertools.product(range(-t, t + 1), (-t, t)))
         found = walked(walk, [[[noise] + [-t] * 14 + [others]] * 4 for noise, others in tried])
         assert (low <= found).all() and (found <= high).all(), (small, t, found)
-
-
-def test_ends_by_hand():
-    """Three quarters of the rows are in leaf 0, the others in the last; ten rows of noise each way."""
-    walk = Walk(counts_of({0: 75 * STEP, LEAVES - 1: 25 * STEP}), Gaussian(1), 0.5, 0.0, float(LEAVES))
-    low, high = walk.ends(10 * STEP)
-    # At the least, 85 rows in child 0 and 15 behind it: half of 100 is at 50/85 of it, and nothing in it
-    # is left of its child 0. At the most, 65 rows in child 0 and 65 in children 12 to 15: a tie, and child 12,
-    # which may hold its rows in its last leaf.
-    assert low == pytest.approx(50 / 85) and high == pytest.approx(13 * LEAVES / 16 - 1)
-    # With noise of all rows, and with none.
-    low, high = walk.ends(100 * STEP)
-    assert low == pytest.approx(0.5) and high == pytest.approx(LEAVES - 0.5)
-    assert walk.ends(0) == (pytest.approx(walk.without_noise), pytest.approx(walk.without_noise))
-    # A rank between the two: both sides of the gap, however little the noise.
-    gap = Walk(walk.counts, walk.law, 0.75, 0.0, float(LEAVES))
-    assert gap.ends(0) == (pytest.approx(1.0), pytest.approx(LEAVES - 1))
-    # No rows and no noise: the rank itself.
-    empty = Walk(counts_of({}), Gaussian(1), 0.25, 0.0, 8.0)
-    assert empty.ends(0) == (pytest.approx(2.0), pytest.approx(2.0)) and empty.without_noise == 2.0
 
 
 # Releases.
@@ -193,31 +160,6 @@ def test_a_groups_own_values_pass_and_others_fail(noise):
     assert "1 q_50" in text_of(assert_approx_equal, release, clamped, **given)
     with pytest.raises(RefusalError, match="a quantile can be the same with noise and without"):
         assert_noisy(release, expected, **given)
-
-
-@pytest.mark.long
-def test_a_message_tells_distance_and_probability():
-    table = sf.scan(pa.table({"id": range(3000), "x": np.arange(3000) / 30}), privacy_unit="id")
-    question = table.bound(rows=1).agg(q=sf.quantiles("x", [0.5], lower=0, upper=100))
-    release = released(question, "laplace")
-    assert_approx_equal(release, {"q_50": np.arange(3000) / 30}, k=K)
-    text = text_of(assert_approx_equal, release, {"q_50": np.arange(3000) / 60}, k=K)
-    found = text.splitlines()[1].split()
-    # all q_50: 49.9, expected 25 within 9.9: off by +24.9 = 2.5 tolerances; probability at most ...
-    assert float(found[4]) == pytest.approx(25, abs=0.05)
-    within, off, units = float(found[6].rstrip(":")), float(found[9]), float(found[11])
-    assert off == pytest.approx(25, abs=1) and units == pytest.approx(off / within, rel=0.01)
-    walk = Walk(
-        counts_of({int(v / 100 * LEAVES): STEP for v in np.arange(3000) / 60}),
-        release.plan.laws[release.plan.requirements.estimates[0].total], 0.5, 0.0, 100.0,
-    )  # fmt: skip
-    actual = release.to_arrow()["q_50"][0].as_py()
-    judged = walk.tolerance_for(actual, 23)
-    # The probability is that of a k at which the interval just holds it.
-    wide = walk.tolerance_for(actual, -judged.log10_probability * 1.05).tolerance
-    narrow = walk.tolerance_for(actual, -judged.log10_probability * 0.95).tolerance
-    assert narrow < actual - walk.without_noise <= wide
-    assert walk.tolerance_for(100.5, 23).log10_probability == -math.inf
 
 
 def test_what_is_no_groups_values_is_named():
@@ -285,28 +227,6 @@ def test_honest_releases_pass_and_wrong_ones_fail(bars):
     assert "x_" in text and "probability at most" in text
     swapped = truth.set_column(0, "g", pa.array([1, 0]))
     assert "4 of 6 values are off" in text_of(assert_approx_equal, chosen_release(question), swapped, k=9)
-
-
-@LONG
-def test_values_and_mistaken_bounds():
-    question = asked_to_choose()
-    ids = np.arange(4000)
-    values = {g: {"x_50": (ids * 37 % 60 + 20.0 * g)[ids % 2 == g].tolist()} for g in (0, 1)}
-    assert_approx_equal(chosen_release(question), values, k=9, columns=["x_50"])
-    halves = {g: {"x_50": [v / 2 for v in row["x_50"]]} for g, row in values.items()}
-    text = text_of(assert_approx_equal, chosen_release(question), halves, k=9, columns=["x_50"])
-    assert "2 of 2 values are off" in text
-    with pytest.raises(AssertionError, match="clamp the values"):
-        assert_approx_equal(chosen_release(asked_to_choose(upper=50)), values, k=9, columns=["x_50"])
-    for bad in (["a"], [{"leaf": 1}], "x", [{"leaf": None, "weight": 1}]):
-        with pytest.raises(ParameterError):
-            assert_approx_equal(chosen_release(question), {0: {"x_50": bad}}, k=9, columns=["x_50"])
-    with pytest.raises(RefusalError, match="x_50 is a quantile"):
-        assert_approx_equal(
-            chosen_release(question), {0: {"x_50": 30.0}, 1: {"x_50": 50.0}}, k=9, columns=["x_50"]
-        )
-    with pytest.raises(RefusalError, match="^2 values cannot show"):  # the counts beside the quantiles
-        assert_noisy(chosen_release(question, epsilon=1), truth_of(question), k=0.5)
 
 
 @pytest.mark.parametrize("rows", [0, 7])
