@@ -119,14 +119,6 @@ def test_they_behave_as_those_of_python(made: str, base: str) -> None:
     assert behaviour(KINDS[made], KINDS[base]) == expected
 
 
-def test_nothing_is_compiled_before_the_first_call() -> None:
-    for made, compiled in ((dataclass, False), (dataclasses.dataclass, True)):
-        kind = classes(made, made)["Derived"]
-        assert inspect.isfunction(vars(kind)["__init__"]) is compiled
-        kind(1, e="e")
-        assert inspect.isfunction(vars(kind)["__init__"])
-
-
 @dataclass(frozen=True)
 class Sent:
     x: int

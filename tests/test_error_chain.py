@@ -90,15 +90,6 @@ def question(table: Any) -> Any:
     return table.bound(groups=1, rows=1).agg(v=sf.sum("v", lower=0, upper=1))
 
 
-@pytest.mark.parametrize("where", ["context", "cause", "notes", "group", "nowhere"])
-def test_the_walk_finds_a_value_anywhere(where):
-    error = EngineError("told")
-    error.__context__ = ValueError(MARK if where == "context" else "")
-    error.__cause__ = {"cause": KeyError(MARK), "group": ExceptionGroup("", [ValueError(MARK)])}.get(where)
-    error.add_note(MARK if where == "notes" else "")
-    assert (MARK in shown(error)) is (where != "nowhere")
-
-
 # While rows are read.
 
 
@@ -198,17 +189,6 @@ def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
 
 
 INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_table]
-
-
-SAID = "Invalid Input Error: {} the object registered as 'source_rows' failed: {}"
-
-
-@pytest.mark.parametrize("doing", ["counting the rows of", "offering a filter to", "reading"])
-def test_an_interrupt_is_known_by_the_whole_text_alone(doing):
-    assert errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, "KeyboardInterrupt: ")))
-    for error in ("ValueError: KeyboardInterrupt: ", "KeyboardInterrupt: a row", "x\nKeyboardInterrupt: "):
-        assert not errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, error)))
-    assert not errors._is_interrupt(duckdb.ConversionException(SAID.format(doing, "KeyboardInterrupt: ")))
 
 
 @pytest.mark.parametrize("interrupted", INTERRUPTED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import re
 import sys
 import threading
@@ -18,8 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import SfumatoError
-from tests.certificate.planned import _options, _question
 from tests.engines.conftest import StagedEngine
 
 pytestmark = pytest.mark.noise_cannot_matter("which functions run is looked at, whatever the noise is")
@@ -65,12 +62,6 @@ def test_every_module_is_in_the_base_or_apart_for_a_reason():
     assert [m for m in TRUST.modules() if m not in BASE and TRUST.apart(m) is None] == []
     for one in TRUST.APART:
         assert any(TRUST.apart(m) is one for m in TRUST.modules() if m not in BASE), one.why
-
-
-def test_the_tests_that_hold_the_base_are_there():
-    for part in TRUST.BASE:
-        for name in part.tests:
-            assert "def test_" in (ROOT / name).read_text(), name
 
 
 # What runs, looked at.
@@ -169,16 +160,6 @@ def question(table: sf.Table) -> sf.Question:
     return table.filter("x < 6.5").with_columns(y="x * 2").group_by("g").bound(groups=2, rows=2).agg(**asked)
 
 
-def generated(tries: int) -> None:
-    chance = random.Random(11)
-    for _ in range(tries):
-        try:
-            asked, private = _question(chance)
-            asked.release(**_options(chance, private)).to_arrow()
-        except SfumatoError:
-            continue
-
-
 def of_files(folder: Path) -> None:
     pq.write_table(ROWS, folder / "rows.parquet")
     pyarrow.csv.write_csv(ROWS, folder / "rows.csv")
@@ -224,15 +205,6 @@ def test_what_runs_between_rows_and_noisy_numbers_is_on_the_page(release, tmp_pa
     with watched():
         release(tmp_path)
     assert len(watched.ran) > 20 and not watched.unexplained
-    assert not watched.excluded
-
-
-@pytest.mark.long
-def test_so_it_is_for_generated_questions():
-    watched = Watched()
-    with watched():
-        generated(60)
-    assert len(watched.ran) > 60 and not watched.unexplained
     assert not watched.excluded
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import doctest
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from .pages import PROMPT, Entry, entries, shown
-
-GIVEN = {"Fraction", "url", "token"}  # as docs/reference/api.md and the page of the client say
+from .pages import PROMPT, Entry, shown
 
 
 def example(docstring: str | None) -> ast.Module:
@@ -52,34 +49,3 @@ def without_their_own(entries: Iterator[Entry]) -> set[str]:
 @pytest.mark.long  # it imports Beam and all else
 def test_each_method_has_an_example_that_calls_it(pages: dict[str, str]) -> None:
     assert without_their_own(shown(pages.values())) == set()
-
-
-def taken_for_granted(docstring: str | None) -> set[str]:
-    """Return the names that the examples of a docstring use and neither import nor make."""
-    used, made = set[str](), set[str](vars(builtins))
-    for node in ast.walk(example(docstring)):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            made |= {(name.asname or name.name).partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            made.add(node.name)
-        elif isinstance(node, ast.arg):
-            made.add(node.arg)
-    return used - made
-
-
-def unknown_names(pages: Iterable[str]) -> dict[str, set[str]]:
-    """Return for each entry what its examples take for granted that does not stand on its page."""
-    found: dict[str, set[str]] = {}
-    for text in pages:
-        here = {name.rpartition(".")[2] for name in entries([text])}
-        for entry in shown([text]):
-            if unknown := taken_for_granted(entry.value.__doc__) - here - GIVEN:
-                found[entry.name] = unknown
-    return found
-
-
-@pytest.mark.long  # it imports Beam and all else
-def test_an_example_has_its_names_from_its_page(pages: dict[str, str]) -> None:
-    assert unknown_names(pages.values()) == {}

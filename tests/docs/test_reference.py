@@ -17,25 +17,6 @@ PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # named here.
 INSIDE = {"names"}  # for other rooms alone
 DEFINED = {"client": (), "errors": ("in_own_words", "listed", "nearest", "require", "shown", "with_article")}
-# Pages of mathematics, and what has no source there: plain data, sets that are what they are called, and words for tests.
-SOURCED = (
-    "statistics.md",
-    "transformations.md",
-    "measurements.md",
-    "noise.md",
-    "snapping.md",
-    "framework.md",
-)
-SOURCE = re.compile(r"^ *(Source:$|Proof: docs/)", re.M)
-PLAIN = {
-    "AbsoluteDistance", "Aggregate", "AtomDomain", "Axis", "Ball", "CategoryDomain", "ChangeOneDistance",
-    "ContributionDomain", "Coordinate", "DiscreteDistance", "Domain", "Edges", "FixedWords", "Grid", "GroupMetric",
-    "GroupedIntegers", "L1Distance", "L2Distance", "LInfDistance", "Linear", "Listed", "Measure",
-    "Metric", "Norm", "Part", "PrivacyUnitDistance", "Product", "ProductDomain", "Role", "Row",
-    "RowsDomain", "SeededWords", "Segment", "Selected", "Statistic", "StratifiedProportion", "SymmetricDistance",
-    "TableDomain", "TimeStepsDistance", "ValueGrid", "VectorDomain", "WeightGrid", "Int128Array",
-    "default_words", "difference",
-}  # fmt: skip
 
 
 def public() -> set[str]:
@@ -131,24 +112,3 @@ def lacking(entry: Entry, having: set[str]) -> list[str]:
 def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
     having = examples(pages)
     assert not {entry.name: found for entry in shown(pages.values()) if (found := lacking(entry, having))}
-
-
-def without_source(pages: dict[str, str]) -> set[str]:
-    """Return the names of mathematics whose docstring names no document, theorem, paper or proof."""
-    found = {page: shown([pages[page]]) for page in SOURCED}
-    return {
-        entry.value.__name__
-        for entries in found.values()
-        for entry in entries
-        if entry.owner is None and not SOURCE.search(entry.value.__doc__ or "")
-    }
-
-
-def test_what_has_a_theorem_behind_it_names_it(pages: dict[str, str]) -> None:
-    assert without_source(pages) == PLAIN
-
-
-def test_what_a_class_keeps_is_not_shown_as_if_it_were_given() -> None:
-    import sfumato
-
-    assert reference.undescribed(sfumato.Question) and not reference.undescribed(sfumato.Budget)

@@ -53,7 +53,3 @@ def held() -> dict[str, Any]:
 )
 def test_names_behind_the_dot_are_documented(held: dict[str, Any], kind: str, pages: dict[str, str]) -> None:
     assert not undocumented(held[kind], pages)
-
-
-def test_a_release_has_few_names(held: dict[str, Any]) -> None:
-    assert sum(not name.startswith("_") for name in dir(held["Release"])) <= 28
