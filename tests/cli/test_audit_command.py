@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import sys
 import textwrap
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sfumato.audit import HistogramMethod
 from tests.support.commands import refused
 
 LONG = partial(pytest.param, marks=pytest.mark.long)
@@ -125,24 +122,6 @@ def test_claims_datasets_and_methods(folder, run, options, claim):
     assert ("histogram" in options) == ("no exact rate" in done.stdout)
 
 
-def test_all_options_of_the_histogram_method(folder, run):
-    """Each that the class has is on the command, and reaches it."""
-    given = {"datasets": "4", "size": "2", "samples": "900", "buckets": "30", "confidence": "0.9"}
-    given |= {"tolerated-buckets": "0.5", "tolerated-edges": "0.25"}
-    assert {name.replace("-", "_") for name in given} == {f.name for f in fields(HistogramMethod)}
-    options = [word for name, value in given.items() for word in (f"--{name}", value)]
-    claim = ("audited_mechanisms:noisy_sum", "--epsilon", "1", "--method", "histogram")
-    done = run("audit", *claim, *options, "--output", "report.json")
-    assert done.exit_code == 0, done.output
-    told = json.loads((folder / "report.json").read_text())
-    settings = dict(told["settings"])
-    assert settings["datasets"] == "4" and len(told["edges"]) == 4 * 4
-    assert {samples for _, samples in told["edges"]} == {900}
-    shown = {f"method.{name.replace('-', '_')}": value for name, value in given.items()}
-    assert settings.items() >= {n: v for n, v in shown.items() if n in settings}.items()
-    assert len(settings) == 9
-
-
 CLAIM = ("--epsilon", "1")
 HALF = ("audited_mechanisms:half_noise", *CLAIM)
 MISTAKES = [
@@ -174,16 +153,6 @@ def test_mistakes_and_mechanisms_that_cannot_be_judged_are_exit_code_2(folder, r
     for arguments, says in MISTAKES:
         refused(run("audit", *arguments), 2, says)
     assert not list(folder.glob("report*"))
-
-
-def test_a_file_that_cannot_be_written_does_not_cost_the_verdict(folder, run, monkeypatch):
-    def gone(*_):
-        raise OSError(2, "No such file or directory", "report.html")
-
-    monkeypatch.setattr("sfumato.audit.report.replacing", gone)
-    done = run("audit", "audited_mechanisms:single", *CLAIM, "--output", "report.html")
-    assert done.exit_code == 2
-    assert done.stdout.startswith("VIOLATED") and "report.html: No such file" in done.stderr
 
 
 @pytest.mark.long

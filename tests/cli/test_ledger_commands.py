@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import runpy
 import shlex
 import shutil
@@ -205,29 +204,6 @@ def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(visits, owner):
     told = line(owner("budget", "create", "hospital", "--epsilon", "2", code=2))
     assert "already" in told and "Add --replace to change its cap" in told
     assert "2, 0" in owner("budget", "create", "hospital", "--epsilon", "2", "--period", "year", "--replace")
-
-
-def test_what_is_no_budget_makes_no_ledger(tmp_path, owner, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    create = ("budget", "create", "x", "--epsilon", "1")
-    owner("budget", "show", code=1)
-    for given, code in (("--delta", "3"), 2), (("--period", "day"), 2), (("--ledger", "none/b.db"), 1):
-        owner(*create, *given, code=code)
-    assert "hunter2" not in owner(*create, "--ledger", "mysql://a:hunter2@h/d", code=2) and not os.listdir()
-
-
-@pytest.mark.parametrize(
-    ("whole", "own", "above"),
-    [
-        (("1",), ("2",), True), (("1",), ("1",), False), (("1", "--delta", "1e-6"), ("1", "--delta", "1e-5"), True),
-        (("1",), ("2", "--period", "week"), True), (("1", "--period", "month"), ("2",), False),
-    ],
-)  # fmt: skip
-def test_a_grant_above_the_cap_says_so(tmp_path, monkeypatch, owner, whole, own, above):
-    monkeypatch.chdir(tmp_path)
-    owner("budget", "create", "hospital", "--epsilon", *whole)
-    words = "The cap of ann is above that of 'hospital' over all analysts"
-    assert (words in line(owner("budget", "grant", "hospital", "ann", "--epsilon", *own))) is above
 
 
 # The journal.

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato.cli.options import ExitCode
-from sfumato.engines import question_check
 from tests.support.commands import query, refused
 
 pytestmark = pytest.mark.noise_cannot_matter("costs, verdicts and files are looked at, no noisy number")
@@ -51,17 +50,6 @@ def test_rows_are_checked(catalog, run):
     done = run("check", "catalog.toml")
     assert done.exit_code == ExitCode.FAILED
     assert "columns.visits: 384 rows outside 0 to 5.5" in done.stdout
-
-
-@pytest.mark.long
-def test_queries_are_checked(catalog, run, monkeypatch):
-    given = ("check", "query.sql", "--splits", "1", "--removed", "1")
-    done = run(*given)
-    assert done.exit_code == ExitCode.DONE and "split 1: " in done.stdout, done.output
-    assert "for 1 unit, one at a time, exact numbers move by at most 1 of" in done.stdout
-    monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
-    done = run(*given)
-    assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
 
 
 # Analyze.
@@ -135,13 +123,6 @@ def test_what_is_advised_adds_up(advised, run):
     assert [text.partition(":")[0] for text in written] == ["questions (1)", "questions (2)"]
     parts = [Fraction(text.partition("epsilon = ")[2].partition(",")[0]) for text in written]
     assert Fraction(2, 3) - Fraction(3, 10**8) < sum(parts) <= Fraction(2, 3)
-
-
-def test_advised_numbers_are_rounded_down():
-    from sfumato.cli.advise_command import _down
-
-    for number in (Fraction(2, 3), Fraction(10), Fraction(1, 3_000_000), Fraction(8, 9), Fraction(1, 7)):
-        assert number * (1 - Fraction(1, 10**8)) < Fraction(_down(number)) <= number
 
 
 ONE = ("--epsilon", "1", PEOPLE.format(LEFT))

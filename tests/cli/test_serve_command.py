@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 
@@ -11,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError, QueryError
+from sfumato.errors import QueryError
 from sfumato.service.access_tokens import Caller, Tokens
-from sfumato.service.server import Settings, listening
+from sfumato.service.server import Settings
 
 
 @pytest.fixture
@@ -39,22 +38,6 @@ def test_a_token_is_made_listed_and_revoked(clinic, run):
 
 
 @pytest.mark.long
-def test_what_must_be_there(clinic, run):
-    run("token", "create", "ann")
-    for prepare, says in (
-        (lambda: None, "budget.db"),
-        (lambda: sf.Ledger("budget.db").create("another", epsilon=1), "has no budget of 'clinic'"),
-        (
-            lambda: sf.Ledger("budget.db").create("clinic", epsilon=1) or os.remove("visits.parquet"),
-            "visits.parquet",
-        ),
-    ):
-        prepare()
-        done = run("serve", "clinic.toml", "--port", "0")
-        assert done.exit_code in (1, 2) and "Traceback" not in done.output and says in done.stderr
-
-
-@pytest.mark.long
 def test_a_mistyped_path_of_tokens_is_an_error(clinic, run):
     sf.Ledger("budget.db").create("clinic", epsilon=1)
     for command in (("serve", "clinic.toml", "--port", "0"), ("token", "list"), ("token", "revoke", "0")):
@@ -75,25 +58,6 @@ def test_a_port_in_use_is_said_before_anything_is_made(clinic, run):
     assert "{" not in said
 
 
-def test_a_port_is_held_on_each_address_and_given_back():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    for _ in range(2):
-        with listening(Settings("clinic.toml", host="localhost", port=port)) as held:
-            for one in held:
-                socket.create_connection(one.getsockname()[:2], 5).close()
-            with (
-                pytest.raises(EngineError, match=f"port {port} of localhost is in use"),
-                listening(Settings("clinic.toml", host="localhost", port=port)),
-            ):
-                pass
-    with (
-        pytest.raises(EngineError, match="cannot listen on port 0 of 203.0.113.1: "),
-        listening(Settings("clinic.toml", host="203.0.113.1", behind_proxy=True, port=0)),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -109,10 +73,3 @@ def test_a_port_is_held_on_each_address_and_given_back():
 def test_settings_that_are_refused(settings, says):
     with pytest.raises(QueryError, match=says):
         Settings("clinic.toml", **settings)
-
-
-def test_settings_that_are_not():
-    for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
-        assert Settings("data/clinic.toml", host=host).called == "clinic"
-    assert Settings("clinic.toml", host="0.0.0.0", behind_proxy=True, dataset="x").called == "x"
-    assert Settings("clinic.toml", host="0.0.0.0", certfile="c", keyfile="k")

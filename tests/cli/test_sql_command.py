@@ -78,12 +78,6 @@ def test_error_bars_are_those_that_are_asked_for(visits, run):
     assert "not sampling error" in json.loads(pq.read_schema("n.parquet").metadata[b"sfumato"])["error_bars"]
 
 
-def test_quiet_with_one_output_streams(visits, run, monkeypatch):
-    monkeypatch.setattr(Release, "to_arrow", lambda self: pytest.fail("kept in memory"))
-    done = run("sql", COUNT, "--quiet", "-o", "out.parquet")
-    assert (done.exit_code, done.output) == (0, "") and pq.read_table("out.parquet").num_rows == 3
-
-
 def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
     keys = r"CASE year WHEN 1984 THEN '' WHEN 1985 THEN 'NULL' END AS k, chr(27) || '[31m' || chr(10) || '[bold]x' AS odd"
     done = run("sql", query(f"{keys}, COUNT(*) AS n"))
@@ -121,48 +115,7 @@ def test_a_preview_reads_no_row(visits, run, monkeypatch):
     assert [row[:2] for row in rows[1:10]] == sizes and "units in the group" in Path("errors.svg").read_text()
 
 
-@pytest.mark.long
-def test_diagnostics_and_bounds_that_are_found_are_under_the_table_and_paid_from_epsilon(visits, run):
-    found = "auto_bounds = true, diagnostics = 0.5, epsilon ="
-    asked = query("year, AVG(visits) AS mean").replace("epsilon =", found)
-    done = run("sql", "--explain", asked)
-    said = line(done.stdout)
-    assert done.exit_code == 0 and "Look first, with noise, for the bounds" in said, done.output
-    assert re.search(r"found bounds of the rows of 'visits': \S+ to \S+, found with epsilon", said)
-    assert re.search(r"about \S+ ± \S+ of rows and \S+ ± \S+ of units were beyond( limits)? groups=", said)
-    assert "epsilon 1000," in said and "--diagnostics estimates" not in said
-
-
 # Other queries.
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=50, because="noise of scale 0.004 rounds to 0 but with exp(-125), 6 times")
-def test_the_largest_groups_and_what_is_computed_with_them(visits, run):
-    done = run("sql", "--explain", "--errors", "-o", "top.parquet", LARGEST, columns=120)
-    assert done.exit_code == 0 and done.output.count("900 ± 0") == 2, done.output
-    assert pq.read_table("top.parquet").column_names == ["rank", "year", "units", "units_error"]
-    # What was drawn is printed where computing with it fails: it is paid for.
-    done = run("sql", f"SELECT units, 1 / CAST(left('x' || rank, 1) AS INT) FROM ({LARGEST})", columns=120)
-    assert done.exit_code == 2 and done.output.count("900 ± 0") == 2
-    done = run("sql", RANKS)
-    assert done.exit_code == 0 and "±" not in done.output and "rank   year" in done.output
-
-
-@pytest.mark.long
-def test_several_private_selects_cost_their_sum(visits, run):
-    Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
-    Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
-    ours = COUNT.replace("'visits.parquet'", "v")
-    text = f"WITH a AS ({ours}), b AS ({ours}) SELECT era, a.n + b.n AS s FROM a JOIN b USING (year) JOIN eras USING (year)"
-    files = ["--types", "id BIGINT, year BIGINT", "--table", "v=visits.csv", "--public", "eras=eras.csv"]
-    done = run("sql", text, *files, "-o", "out.csv", "--explain")
-    said = line(done.stdout)
-    assert done.exit_code == 0 and "Release 2 of 2" in said, done.output
-    assert "epsilon 1000 + 1000 = 2000 and delta 1e-06 + 1e-06 = 2e-06, by basic composition" in said
-    assert "spent epsilon 2000, delta 2e-06: the sums of those of 2 releases" in said
-    assert sorted(Path("out.csv").read_text().split()) == ['"era","s"', '"new",900', '"old",900']
-    refused(run("sql", text.replace("JOIN eras", "JOIN v"), *files), 2, "v is a private table")
 
 
 CATALOG = """[tables.people]
@@ -192,17 +145,6 @@ def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
 
 
 # What is given.
-
-
-@pytest.mark.long
-def test_the_text_and_the_tables_come_from_files_arguments_and_standard_input(visits, run):
-    Path("q.sql").write_text("\ufeff" + COUNT, encoding="utf-8")
-    assert run("sql", "--file", "q.sql", "-q", "-oa.csv").exit_code == 0
-    assert run("sql", "-", "-q", "-oa.csv", stdin=COUNT).exit_code == 0
-    Path("eras.csv").write_text("year,era\n" + "\n".join(f"{year},old" for year in range(1980, 2030)))
-    text = COUNT.replace("'visits.parquet'", "v JOIN eras AS e USING (year) WHERE e.era = 'old'")
-    done = run("sql", text, "-t", "v=visits.parquet", "--public", "eras=eras.csv", "--explain")
-    assert done.exit_code == 0 and "joined with a public table on year" in line(done.stdout)
 
 
 MISTAKES = [

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 import sfumato
-from sfumato.cli.terminal import EVERY, follow
-from sfumato.display.progress import PATIENCE
 
 HEAVY = {
     "duckdb", "pyarrow", "numpy", "scipy", "gmpy2", "matplotlib", "pyspark", "apache_beam", "dp_accounting",
@@ -44,45 +40,3 @@ def test_import_and_help_load_nothing_heavy():
     imported, *told, helped = done.stdout.splitlines()
     assert "Usage: sfumato" in told[0]
     assert not HEAVY & {*imported.split(), *helped.split()} and "sfumato.cli.main" in helped.split()
-
-
-class Script:
-    """Stands for an event: its waits return as written, at once."""
-
-    def __init__(self, *answers):
-        self.answers, self.waited = list(answers), []
-
-    def wait(self, timeout=None):
-        self.waited.append(timeout)
-        return self.answers.pop(0)
-
-
-def terminal(is_terminal=True):
-    return Console(
-        file=io.StringIO(),
-        force_terminal=is_terminal,
-        width=80,
-        color_system=None,
-        _environ={"TERM": "xterm"},
-    )
-
-
-def followed(*waits, fraction=lambda: None, title="Reading", is_terminal=True):
-    """Return what is shown of work whose waits end so, and the waits."""
-    console, done = terminal(is_terminal), Script(*waits)
-    follow(console, title, fraction, done)
-    return console.file.getvalue(), done.waited
-
-
-def test_progress_of_reading():
-    assert followed(True, fraction=lambda: pytest.fail("asked")) == ("", [PATIENCE])
-    assert followed(fraction=lambda: 0.5, is_terminal=False) == ("", [])
-    told = iter([None, 0.25, 0.5])
-    text, waited = followed(False, False, False, True, fraction=lambda: next(told), title="Reading rows")
-    assert "Reading rows" in text and "50%" in text and "0:00:00" in text
-    assert waited == [PATIENCE, EVERY, EVERY, EVERY]
-    told = iter([0.75, 0.25, 7.0])  # it never goes back, nor beyond the end
-    text, _ = followed(False, False, False, True, fraction=lambda: next(told))
-    assert "100%" in text and "25%" not in text.replace("\x1b", "")
-    assert "Reading" in followed(False, True, fraction=lambda: 1 / 0)[0]
-    assert r"[bold]\x1b[31m.csv" in followed(False, True, title="[bold]\x1b[31m.csv")[0]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.display.formatting import Shown, aligned, shown
+from sfumato.display.formatting import shown
 
 
 @pytest.mark.parametrize(
@@ -35,11 +34,6 @@ def test_digits(value, error, expected):
     assert f"{only.value} ± {only.error}".replace("∞", "Infinity") == expected
 
 
-def test_alike_errors_share_decimals():
-    assert [s.value for s in shown([1.234, 5.678], [0.99, 1.6])] == ["1.23", "5.68"]
-    assert [s.value for s in shown([1.2345, 5.6789], [0.05, 16.0])] == ["1.234", "5.7"]
-
-
 finite = st.floats(-1e14, 1e14, allow_nan=False)
 
 
@@ -49,15 +43,3 @@ def test_the_shown_error_is_never_too_small_and_the_value_is_near(rows):
         width = float(s.error.replace(",", ""))
         assert error * (1 - 1e-12) <= width <= max(1.11 * error, error + 1)
         assert abs(float(s.value.replace(",", "")) - value) <= max(0.06 * error, 0.5) * (1 + 1e-9)
-
-
-@given(st.lists(st.tuples(finite, st.floats(1e-6, 1e6)), min_size=1, max_size=8))
-def test_aligned_columns_have_one_width(rows):
-    column = aligned(shown(*zip(*rows, strict=True)))
-    assert len({(len(s.value), len(s.error)) for s in column}) == 1
-
-
-def test_points_stand_below_each_other():
-    column = aligned([Shown("1,234.5", "0.5"), Shown("2", "1")])
-    assert [s.value for s in column] == ["1,234.5", "    2  "]
-    assert not re.search(r"\S", column[1].value[5:])

@@ -16,7 +16,7 @@ from sfumato.api.largest_groups import Top
 from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
-from sfumato.errors import ParameterError, QueryError, RefusalError, SfumatoError, UnknownNameError
+from sfumato.errors import ParameterError, QueryError, RefusalError, UnknownNameError
 from sfumato.query.aggregates import FUNCTIONS
 from sfumato.query.aggregates.aggregate import call_of
 from sfumato.query.tables.public_table import PublicTable
@@ -132,14 +132,6 @@ def test_nothing_is_sent_or_charged_before_a_release(service):
     assert "of made-up rows" in repr(dummy) and ann.spent.epsilon == before + 1
 
 
-@SILENT
-def test_options_of_a_release_are_sent(service):
-    ann = LocalClient(service)
-    given = {"epsilon": "0.5", "delta": "1e-9", "noise": "gaussian"}
-    ann.table("people").agg(n=sf.count_units()).release(**given, dummy=True)
-    assert ann.sent[-1][0] == "/v1/release" and ann.sent[-1][1]["options"] == given
-
-
 def test_methods_and_functions_that_are_admitted():
     for far, near, named in (
         (RemoteTable, Table, OF_TABLES),
@@ -160,45 +152,6 @@ def test_methods_and_functions_that_are_admitted():
     assert call_of(sf.mean("v")).function == "mean"
     text = Path(python_queries.__file__).read_text()
     assert not {function.__name__ for function in FUNCTIONS if f"sf.{function.__name__}(" not in text}
-
-
-MISTAKES: list[Any] = [
-    lambda s: s.table("visits").filter("agee > 4"),
-    lambda s: s.table("towns"),
-    lambda s: s.table("orders").agg(n=sf.count()),
-    lambda s: s.table("visits").bound(groups=4),
-    lambda s: s.table("visits").filter(condition="v > 1"),
-    lambda s: s.table("visits").group_by("year", keys=["no year"]),
-    lambda s: s.table("visits").join(s.table("people"), on="year"),
-    lambda s: s.table("visits").sql("SELECT max(v) FROM self"),
-    lambda s: s.table("visits").group_by("town").agg(n=sf.count_units()).release(epsilon=1),
-    lambda s: s.table("visits").agg(n=sf.count_units()).plan(epsilon=1, budget=3),
-    lambda s: s.table("visits").top("town", k=0),
-]
-
-
-@pytest.mark.long
-@SILENT
-def test_the_same_mistakes_are_errors_here(service):
-    near, ann = Near(), LocalClient(service)
-    for mistake in MISTAKES:
-        said = []
-        for one in (ann, near):
-            with pytest.raises(SfumatoError) as error:
-                mistake(one)
-            said.append((type(error.value), str(error.value).replace("; or give share= of a budget=", "")))
-        assert said[0] == said[1]
-        assert [path for path, _ in ann.sent] == ["/v1/tables"]
-
-
-def test_a_recording_keeps_its_arguments(service):
-    ranks, keys = [0.25, 0.75], ["Ulm"]
-    grouped = LocalClient(service).table("visits").group_by("town", keys=keys).bound(groups=1, rows=1)
-    query = grouped.agg(q=sf.quantiles("v", ranks))
-    ranks.append(0.5)
-    keys.append("Bonn")
-    sent = json.dumps(query._sent({"epsilon": 1}))
-    assert "0.5" not in sent and "Bonn" not in sent
 
 
 def test_what_cannot_be_asked_through_a_client(service, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import http.server
-import json
 import pickle
 import socket
 import threading
@@ -25,7 +24,7 @@ from sfumato.errors import (
     SqlError,
 )
 from sfumato.service.wire_format import KINDS, error_from_json, error_to_json
-from tests.support.service import DECLARED, QUERY, LocalClient, LocalService, served
+from tests.support.service import DECLARED, QUERY, LocalService, served
 
 EXACT = QUERY.replace("epsilon = 1", "epsilon = 1000000")
 
@@ -138,30 +137,6 @@ def test_another_server_is_not_followed(place):
         connect("http://127.0.0.1:9", "token").sql(QUERY)
     with pytest.raises(QueryError, match="no such path"):
         _ = connect(place[1] + "/data/", place[0].secrets["ann"]).tables
-
-
-@pytest.mark.noise_cannot_matter("an answer is compared with itself")
-def test_rows_columns_and_frames_are_those_of_a_release(place):
-    ann = LocalClient(place[0])
-    answer = ann.sql(QUERY, confidence=0.9)
-    assert answer and len(answer) == 3 and list(answer) == answer.to_arrow().to_pylist()
-    assert answer["n"] == [row["n"] for row in answer]
-    with pytest.raises(errors.ColumnError, match="did you mean 'year'"):
-        answer["yaer"]
-    frame = answer.frame(errors=True)
-    assert list(frame.columns) == ["year", "n", "n_error", "v", "v_error"]
-    assert frame["n_error"].tolist() == answer.errors(0.9)["n"].to_pylist()
-    for said in (frame.attrs, answer.frame().attrs, answer.to_pandas().attrs):
-        assert said["sfumato"]["bias"].startswith("Does not include bias") and said["sfumato"]["epsilon"] > 0
-    said = json.loads(answer.to_arrow().schema.metadata[b"sfumato"])
-    assert said == answer.to_pandas().attrs["sfumato"] and "error_bars" not in said
-    for other in (lambda: answer.frame(errors=True, confidence=0.5), lambda: answer.errors(0.5)):
-        with pytest.raises(ParameterError, match=r"confidence is 0.5, but must be 0.9"):
-            other()
-    with pytest.raises(QueryError, match="n_error is the name of a column"):
-        ann.sql(QUERY.replace("AS v", "AS n_error")).frame(errors=True)
-    with pytest.raises(RefusalError, match="no error bars"):
-        ann.sql(f"SELECT n * n AS squared FROM ({QUERY})").frame(errors=True)
 
 
 @pytest.mark.long

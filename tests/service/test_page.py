@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import ast
-import csv
-import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,8 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.release.release_files import _metadata
-from sfumato.service.answer_formats import CSV, JSON, Answer, encoded
 from sfumato.service.query_service import QueryService
 from sfumato.service.server import PAGE
 from tests.support.browser import program
@@ -85,35 +79,6 @@ def test_ask_and_see(browser, clinic, tmp_path):
 
 
 @pytest.mark.long
-def test_the_box_completes_marks_and_tells_the_price(browser, clinic, tmp_path):
-    tab = entered(browser, clinic, "eve")
-    spent = clinic.budgets.of("eve").spent
-    write(tab, "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5)\n  year, AVG(do")
-    tab.wait("!document.getElementById('words').hidden")
-    assert "docvis" in text(tab, "#words") and "column of visits" in text(tab, "#words")
-    picture(tab, "page-completion", tmp_path, "#ask")
-    tab.key("ArrowDown")
-    tab.key("Enter")
-    assert tab.evaluate("document.getElementById('sql').value").endswith("AVG(docvis")
-    tab.type(") AS visits, MAX(kids) AS most\nFROM visits GROUP BY year")
-    tab.wait("!document.getElementById('error').hidden")
-    assert text(tab, "#marks mark") == "MAX" and "MAX without bounds" in text(tab, "#error-text")
-    picture(tab, "page-error", tmp_path, "#ask")
-    write(tab, COUNT.format(0.5))
-    tab.wait("document.querySelectorAll('#expected tbody tr').length === 2")
-    assert priced(tab) == "Ask, and spend epsilon 0.5" and tab.evaluate("document.getElementById('error').hidden")  # fmt: skip
-    error = "Number(document.querySelector('#expected tbody td')?.textContent.replace(/[^\\d.]/g, ''))"
-    wide = tab.evaluate(error)
-    tab.evaluate("document.getElementById('epsilon').focus()")
-    tab.key("ArrowRight", 2)  # 0.5, 1, 2
-    tab.wait(f"document.getElementById('epsilon-value').textContent === '2' && {error} < {wide / 2}")
-    assert "epsilon = 2," in tab.evaluate("document.getElementById('sql').value")
-    assert priced(tab) == "Ask, and spend epsilon 2"
-    assert clinic.budgets.of("eve").spent == spent
-    harmless(tab, clinic)
-
-
-@pytest.mark.long
 def test_what_is_not_private_is_refused(browser, clinic):
     tab = entered(browser, clinic, "dora")
     for sql, why, marked in (
@@ -166,39 +131,6 @@ def test_two_tabs_run_out_of_one_budget(browser, clinic):
     one.wait("/0.1 of 1 left/.test(document.getElementById('left').textContent)")
     assert "cleo" not in text(one, "body") and "ann" not in text(one, "#history")
     harmless(other, clinic)
-
-
-@pytest.mark.long
-def test_what_may_be_kept(browser, clinic, tmp_path):
-    tab = entered(browser, clinic, "eve")
-    write(tab, COUNT.format(0.1).replace("\n  COUNT", "\n  year, COUNT") + "\nGROUP BY year -- \"'\\")
-    priced(tab)
-    tab.click("#try")
-    tab.wait("/^Answered.*made-up rows/.test(document.getElementById('status').textContent)")
-    browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    for number, file in enumerate(("made-up.csv", "made-up.json", "receipt.json"), 1):
-        tab.click(f"#answer .actions button:nth-child({number})")
-        until = time.monotonic() + 30
-        while not (tmp_path / file).exists() and time.monotonic() < until:
-            time.sleep(0.05)
-    made = json.loads((tmp_path / "made-up.json").read_text())
-    # The second file of the CSV says what the release itself would, in the same form.
-    beside = json.loads((tmp_path / "made-up.csv-metadata.json").read_text())
-    assert beside == json.loads(_metadata(tmp_path / "made-up.csv", made["metadata"]))
-    with (tmp_path / "made-up.csv").open(newline="") as opened:
-        head, *rows = csv.reader(opened)
-    assert head == ["year", "n", "n_error", "visits", "visits_error"]
-    assert [[float(v) for v in (*row[:2], row[3])] for row in rows] == made["rows"]
-    assert json.loads((tmp_path / "receipt.json").read_text()) == made["receipt"]
-    # The program asks the same, as it stands there.
-    told = tab.evaluate("document.querySelectorAll('#answer details pre')[1].textContent")
-    assert clinic.tokens["eve"] not in told
-    token = os.environ | {"SFUMATO_TOKEN": clinic.tokens["eve"]}
-    done = subprocess.run(
-        [sys.executable, "-c", told], check=False, env=token, capture_output=True, text=True
-    )
-    assert done.returncode == 0 and "1988" in done.stdout and "visits" in done.stdout, done.stderr
-    harmless(tab, clinic)
 
 
 @pytest.mark.long
@@ -271,9 +203,6 @@ def test_names_and_values_are_no_markup(browser, tmp_path):
         assert any("Content Security Policy" in one for one in tab.complaints)
 
 
-MODULES = "const load = (name) => import(new URL(`page/${name}.js`, location.href).href);"
-
-
 @pytest.mark.long
 def test_whoever_comes_next_sees_nothing(browser, clinic):
     tab = entered(browser, clinic, "fay")
@@ -299,41 +228,6 @@ def test_whoever_comes_next_sees_nothing(browser, clinic):
         tab.type(odd)
         tab.key("Enter")
         tab.wait("/no such token|16 kB|status 4/.test(document.getElementById('sign-in-error').textContent)")
-    harmless(tab, clinic)
-
-
-NASTY = [
-    "SELECT 1", 'x"', '"""', "a\\", "\\n", "it's", "𝒟\u2028\u0085", "\ttab\r\nline", "{}%s", 'end"""', "\u202e", "'''", "\\" * 3,
-    '\\"""', "#", "\\N{DIGIT ONE}", "\u0001",
-]  # fmt: skip
-
-
-@pytest.mark.long
-def test_programs_and_tables_of_anything(browser, clinic):
-    tab = browser.tab(clinic.url)
-    for sql in NASTY:
-        told = tab.evaluate(
-            f"(async () => {{ {MODULES} return (await load('sql')).python({json.dumps(sql)}, 'http://a/'); }})()"
-        )
-        calls = [one for one in ast.walk(ast.parse(told)) if isinstance(one, ast.Call)]
-        (found,) = [one.args[0] for one in calls if ast.unparse(one.func) == "service.sql"]
-        assert isinstance(found, ast.Constant) and found.value.strip("\n") == sql.replace("\r\n", "\n")
-    # Tables are written as the service writes them, and hold no formulas of a spreadsheet.
-    names = pa.array(['x"y', "-1", None, "=1+1\n"])
-    columns = {
-        '=a,"b': names,
-        "n": pa.array([2**62 + 1, -(2**63), 0, None]),
-        "b": pa.array([True, False, None, True]),
-    }
-    made = Answer(pa.table(columns), {"n": pa.chunked_array([[1.5, 2.0, None, 4.0]])}, ('=a,"b',), {})
-    data = json.dumps(encoded(made, JSON).decode())
-    ours = tab.evaluate(
-        f"(async () => {{ {MODULES} const d = (await load('service')).parsed({data}); "
-        "return (await load('answer')).csv(d, d.columns.map((c) => c.name)); })()"
-    )
-    read = [list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encoded(made, CSV).decode())]
-    assert [row[0] for row in read[0]] == ["'=a,\"b", 'x"y', "'-1", "", "'=1+1\n"]
-    assert [row[:2] + row[3:] for row in read[0]] == [row[:2] + row[3:] for row in read[1]]
     harmless(tab, clinic)
 
 
