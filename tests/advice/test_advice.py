@@ -68,44 +68,6 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
     assert (people.groups, people.rows, people.better) == (None, None, None)
 
 
-@pytest.mark.long
-def test_looks_are_shared(people, monkeypatch):
-    """Two groupings and one column: three looks at contributions or values, whatever the number of questions."""
-    from sfumato.guidance.inferred_bounds import ValueHistograms
-    from sfumato.guidance.inferred_limits import ContributionQuery
-
-    drawn = []
-    for kind, name in ((ContributionQuery, "draw"), (ValueHistograms, "draw")):
-        right = getattr(kind, name)
-
-        def counted(self, *given, right=right, kind=kind):
-            drawn.append(kind.__name__)
-            return right(self, *given)
-
-        monkeypatch.setattr(kind, name, counted)
-    asked = [*questions(people).values(), questions(people)["sold"]]
-    options = {"share": "0.1", "unsafe_words": SeededWords(1)}
-    found = sf.advise(people, asked, epsilon=4, delta="1e-6", **options)
-    assert drawn.count("ContributionQuery") == 2
-    assert 2 <= drawn.count("ValueHistograms") <= 3
-    assert [f.epsilon for f in found.found] == [Fraction(1, 10), Fraction(1, 10), Fraction(2, 10)]
-
-
-@pytest.mark.long
-def test_questions_of_other_rows_share_no_look(people):
-    tables = (people, people.filter("x > 5"))
-    asked = [one.group_by("product", keys=PRODUCTS).bound(**OPEN).agg(n=sf.count()) for one in tables]
-    found = sf.advise(people, asked, epsilon=4, unsafe_words=SeededWords(1)).found
-    assert len(found) == 2 and found[1].value["units"] < 0.6 * found[0].value["units"]
-
-
-@pytest.mark.long
-def test_what_was_advised_is_given_once(advice):
-    for option in ({"epsilon": 1}, {"delta": 0}):
-        with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
-            advice.questions["sold"].release(**option)
-
-
 def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
     budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
     asked = {name: one for name, one in questions(people).items() if name in ("few", "all")}

@@ -82,15 +82,6 @@ def test_the_same_question():
             assert asked(left_out(own)) == asked(said(plain()))
 
 
-def test_the_explanation_says_what_came_from_the_catalog():
-    question = table().group_by("year").agg(m=sf.mean("age"))
-    notes = [note for note in str(question.plan(epsilon=1).explain()).splitlines() if "tables.visits" in note]
-    for note, says in zip(notes, ("groups was not", "rows was not", "are public", "no bounds"), strict=True):
-        assert says in note
-    said = table().group_by("year").group_by("year", keys=[2020]).bound(groups=1, rows=1)
-    assert said.agg(m=sf.mean("age", lower=0, upper=1)).query.notes == ()
-
-
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.bound(groups=4), "groups is 4, but catalog: tables.visits allows at most 3"),
     (lambda t: t.bound(rows=3), "rows is 3, but catalog: tables.visits allows at most 2"),
@@ -107,16 +98,6 @@ def test_what_a_declaration_does_not_give_is_refused():
     for ask, words in REFUSED:
         with pytest.raises(QueryError, match=re.escape(words)):
             ask(table())
-
-
-def test_without_declarations_all_is_as_ever():
-    bare = table(columns=None, max_groups=None, max_rows=None)
-    with pytest.raises(QueryError, match="groups is missing"):
-        bare.group_by("year").agg(n=sf.count())
-    with pytest.raises(QueryError, match="rows is missing"):
-        bare.agg(n=sf.count())
-    with pytest.raises(QueryError, match="lower and upper missing"):
-        plain().bound(rows=1).agg(m=sf.mean("age"))
 
 
 def test_a_limit_of_rows_of_all_groups_is_beside_no_limit_of_the_catalog():

@@ -124,24 +124,6 @@ def beforehand(counts, groups, seed=1):
     return SimpleNamespace(rounded=given, standard_deviation=2.0)
 
 
-def test_a_walk_sees_what_it_would_see_of_noise_drawn_beforehand():
-    """Whichever other ranks are asked for: the noise belongs to the nodes, not to the walks."""
-    groups = 5
-    leaves = np.random.default_rng(2).integers(0, groups * LEAVES, 3000)
-    alone, found = {}, None
-    for ranks in ((0.1,), (0.5,), (0.9,), (0.1, 0.5, 0.9)):
-        counts = Recorded.of(leaves, groups)
-        tree = noisy_tree(counts, beforehand(counts, groups), ranks)
-        if len(ranks) == 1:
-            alone[ranks[0]] = tree
-        else:
-            found = tree
-    for i, rank in enumerate((0.1, 0.5, 0.9)):
-        np.testing.assert_array_equal(found.values[:, i], alone[rank].values[:, 0])
-        for kept in ("low", "high", "below", "upto", "total"):
-            np.testing.assert_array_equal(getattr(found, kept), getattr(alone[rank], kept))
-
-
 def test_no_node_is_drawn_twice():
     groups = 7
     counts = Recorded.of(np.random.default_rng(3).integers(0, groups * LEAVES, 2000), groups)
