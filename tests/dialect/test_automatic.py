@@ -53,26 +53,6 @@ def test_bounds_that_are_left_out_are_found(select, totals):
     assert release.spent[0] == 1_000 and release.to_arrow().num_rows >= 1
 
 
-@FOUND
-@pytest.mark.parametrize(
-    ("select", "options", "value"),
-    [
-        pytest.param(
-            "g, 2 * COUNT(*) AS n FROM t GROUP BY g",
-            "auto_limits = true",
-            {"groups": 2, "rows": 1},
-            marks=pytest.mark.long,
-        ),
-        pytest.param("COUNT(*) AS n FROM t", "auto_limits = true", {"rows": 2}, marks=pytest.mark.long),
-        ("g, COUNT(*) AS n FROM t GROUP BY g", "auto_limits = false", None),
-    ],
-)
-def test_limits_that_are_left_out_are_found(select, options, value):
-    release = asked(select, options, "")
-    assert [found.value for found in release.found] == ([] if value is None else [value])
-    assert release.spent[0] == 1_000 and release.to_arrow().num_rows >= 1
-
-
 @pytest.mark.parametrize(
     ("select", "options"),
     [

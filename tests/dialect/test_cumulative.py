@@ -64,15 +64,6 @@ def test_sql_asks_what_python_asks(columns):
     assert dict(asked(columns).aggregates) == SAME[columns]
 
 
-def test_the_key_of_time_has_the_name_that_it_has_at_last():
-    total = "CUMULATIVE_COUNT(*, over => {}) AS n"
-    for over in ("week", '"week"', "p.week"):
-        found = asked(total.format(over), "p.town, p.week", TWO)
-        assert found.keys == ("town", "week") and dict(found.aggregates)["n"].over == "week"
-    for over in ("W", "p.week"):
-        assert dict(asked(total.format(over), "p.town, p.week AS w", TWO).aggregates)["n"].over == "w"
-
-
 @pytest.mark.flakiness(k=100, because="noise of scale 0.001 in totals of 14 groups against 1")
 def test_a_release_adds_up():
     many = text("CUMULATIVE_COUNT(*, over => week) AS n", "p.town, p.week", TWO, epsilon="1000000")
@@ -83,18 +74,6 @@ def test_a_release_adds_up():
     rows = zip(*found.to_pydict().values(), strict=True)
     for town, week, n in rows:
         assert abs(n - sum(counts[town, w] for w in range(week + 1))) <= 1
-
-
-def test_domains_of_a_catalog_are_steps():
-    declared = {
-        "source": TABLE,
-        "privacy_unit": "id",
-        "columns": {"week": {"domain": list(range(7))}, "x": {"lower": 0, "upper": 9}},
-    }
-    catalog = sf.catalog({"tables": {"visits": declared}})
-    form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1) week, CUMULATIVE_SUM(x) AS s FROM visits GROUP BY week"
-    ((_, found),) = sf.sql(form, catalog=catalog).plan.query.aggregates
-    assert found == sf.cumulative(sf.sum("x", lower=0, upper=9, per="row"), over="week")
 
 
 C, S = "CUMULATIVE_COUNT", "CUMULATIVE_SUM"

@@ -104,13 +104,6 @@ def judge(chance: random.Random) -> None:
 
 @pytest.mark.long
 @given(CHANCE)
-@settings(max_examples=2, **SETTINGS)
-def test_generated_questions(chance: random.Random) -> None:
-    judge(chance)
-
-
-@pytest.mark.long
-@given(CHANCE)
 @settings(max_examples=MANY, **SETTINGS)
 def test_many_generated_questions(chance: random.Random) -> None:
     """SFUMATO_GENERATED says how many."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.api.largest_groups import Top
 from sfumato.dialect import parse
-from sfumato.errors import ParameterError, RefusalError, SfumatoError, SqlError
+from sfumato.errors import SfumatoError, SqlError
 from sfumato.release.processed_release import ProcessedRelease
-from sfumato.release.top_release import TopRelease
 from tests.support.tiers import one_in
 
 N = 600
@@ -88,20 +86,6 @@ def test_options_of_the_release():
     assert found.plan(**options) == SOLD.top("product", k=3).plan(epsilon=2, delta="1e-6", counts_share="0.1")
 
 
-def test_groups_of_a_public_table():
-    found, options = asked("APPROX_TOP_COUNT(p.product, 3)", **PUBLIC)
-    assert (
-        found._public_keys.column(0).to_pylist() == GOODS["product"].to_pylist() and found.candidates is None
-    )
-    assert options["delta"] == "0"
-    # Of public groups a unit may take away from a sum.
-    below = "contribution_bounds_per_group => (-1, 5)"
-    found, _ = asked(f"APPROX_TOP_SUM(p.product, price, 3, {below}) AS item", **PUBLIC)
-    assert found.keys == ("item",) and found.by.lower == -1
-    with pytest.raises(ParameterError, match="from 1 to 9"):
-        asked("APPROX_TOP_COUNT(p.product, 30)", **PUBLIC)
-
-
 def test_groups_and_limits_of_a_catalog():
     declared = {
         "source": TABLE,
@@ -118,23 +102,6 @@ def test_groups_and_limits_of_a_catalog():
     assert private.question._public_keys is None and private.question.candidates == 100
     with pytest.raises(SqlError, match="those of a catalog are of each row"):
         sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_SUM(product, price, 2)"), catalog=catalog)
-
-
-@pytest.mark.flakiness(
-    k=100, because="noise of scale 0.02 against 0.5, and 86 units in each group or 57 above the end"
-)
-def test_a_release():
-    release = sf.sql(text("APPROX_TOP_COUNT(shop, 2)").replace("epsilon = 2", "epsilon = 200"), tables=TABLES)
-    found = release.to_arrow().to_pydict()
-    assert found["rank"] == [1, 2] and sorted(found["shop"]) == ["a", "b"] and found["units"] == [200, 200]
-    assert "APPROX_TOP_COUNT counts the privacy units of each group, not its rows." in str(release.explain())
-    bare = sf.sql(
-        text("APPROX_TOP_COUNT(shop, 2, counts => FALSE)").replace("epsilon = 2", "epsilon = 200"),
-        tables=TABLES,
-    )
-    assert bare.to_arrow().column_names == ["rank", "shop"]
-    with pytest.raises(RefusalError):
-        bare.errors()
 
 
 COUNT, SUM = "APPROX_TOP_COUNT", "APPROX_TOP_SUM"
@@ -197,37 +164,6 @@ def run(words: str, **tables: object) -> ProcessedRelease:
     release = sf.sql(words, tables={**TABLES, **tables})
     assert isinstance(release, ProcessedRelease)
     return release
-
-
-LABELS = pa.table({"product": [f"p{i}" for i in range(9)], "label": [f"L{i}" for i in range(9)]})
-LARGER = [
-    ("@ ORDER BY units DESC, product", "SELECT * FROM a ORDER BY units DESC, product"),
-    ("SELECT avg(units) AS mean FROM (@)", "SELECT avg(units) AS mean FROM a"),
-    (
-        "SELECT label, units FROM (@) AS t JOIN labels USING (product) ORDER BY rank",
-        "SELECT label, units FROM a JOIN labels USING (product) ORDER BY rank",
-    ),
-    (
-        "@ UNION ALL " + text(f"{COUNT}(shop, 2)") + " ORDER BY product, rank",
-        "SELECT * FROM a UNION ALL SELECT * FROM b ORDER BY product, rank",
-    ),
-]
-
-
-@pytest.mark.noise_cannot_matter("all is computed of one draw")
-@pytest.mark.parametrize(("words", "same"), one_in(3, LARGER))
-def test_a_larger_text_computes_with_what_is_released(words, same):
-    release = run(around(words), labels=sf.public(LABELS))
-    assert not release.drawn and not any(one.drawn for one in release._releases)
-    found = release.to_arrow()
-    assert release.drawn
-    largest = [one.to_arrow() for one in release._releases if isinstance(one, TopRelease)]
-    others = [one.to_arrow() for one in release._releases if not isinstance(one, TopRelease)]
-    known = dict(zip("ab", largest + others, strict=False)) | {"labels": LABELS}
-    with duckdb.connect() as here:
-        for name, table in known.items():
-            here.register(name, table)
-        assert here.sql(same).to_arrow_table().to_pylist() == found.to_pylist()
 
 
 @pytest.mark.noise_cannot_matter("names of columns are looked at")

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import overloads, syntax_tree
 from sfumato.dialect.overloads import Overload, catalog, classify, functions
-from sfumato.dialect.syntax_tree import children, descendants, statements
+from sfumato.dialect.syntax_tree import descendants
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import safe_parts
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
@@ -169,21 +169,3 @@ def test_a_part_of_the_syntax_tree_that_is_not_known_is_refused_by_name(monkeypa
     new = "x"
     with pytest.raises(QueryError, match="holds sorted_by, which is new in DuckDB's SQL"):
         judge("round(x) > 1")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["+".join(["a"] * 70), "f(" * 65 + "'_part0_'" + ")" * 65, "CASE WHEN a THEN " * 60 + "b" + " END" * 60],
-)
-def test_a_deep_tree_is_written_in_parts(text):
-    """The same tree, whether DuckDB reads it at once or not."""
-    ((node,),) = (one["select_list"] for one in statements(f"SELECT {text}"))
-
-    def shape(one):
-        named = one.get("function_name"), one.get("column_names"), one.get("literal")
-        return one["class"], *named, *map(shape, children(one))
-
-    again = syntax_tree._written_in_parts([node])
-    ((found,),) = (one["select_list"] for one in statements(f"SELECT {again}"))
-    assert shape(found) == shape(node)
-    assert "_part1_" not in again

@@ -143,30 +143,6 @@ def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
         ask(text)
 
 
-@pytest.mark.noise_cannot_matter("only names are compared")
-def test_a_catalog_says_what_is_public() -> None:
-    catalog = sf.catalog(
-        {
-            "tables": {
-                "visits": {"source": ROWS, "privacy_unit": "id"},
-                "people": {"source": ROWS, "privacy_unit": "id"},
-                "towns": {"source": TOWNS, "public": True},
-            }
-        }
-    )
-    private = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) year, COUNT(*) AS n FROM visits GROUP BY year"
-    release = sf.sql(f"SELECT label, n FROM ({private}) JOIN towns USING (year)", catalog=catalog)
-    assert release.to_arrow().schema.names == ["label", "n"]
-    with pytest.raises(SqlError, match="people is a private table"):
-        sf.sql(f"SELECT * FROM ({private}), people", catalog=catalog)
-    groups = private.replace("delta = 1e-6", "group_selection_strategy = PUBLIC_GROUPS")
-    groups = groups.replace("year, COUNT", "p.year, COUNT").replace("BY year", "BY p.year")
-    joined = "visits RIGHT OUTER JOIN (SELECT DISTINCT year FROM towns) AS p ON visits.year = p.year"
-    release = sf.sql(groups.replace("FROM visits", f"FROM {joined}"), catalog=catalog)
-    assert release.to_arrow()["year"].to_pylist() == [2020, 2021, 2023]
-    assert release.spent == (1.0, 0.0)
-
-
 # Groups of a public table.
 
 GROUPS = dp("p.year, COUNT(*) AS n FROM @ RIGHT OUTER JOIN (SELECT DISTINCT year FROM towns) AS p ON @.year = p.year GROUP BY p.year",
@@ -182,12 +158,6 @@ def test_null_equals_nothing(public: list[int | None]) -> None:
     release = sf.sql(GROUPS, tables={"visits": rows, "towns": towns})
     expected = [{"year": 2020, "n": 1000}, {"year": None, "n": 0}][: len(public)]
     assert release.to_arrow().to_pylist() == expected
-
-
-def test_too_many_public_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.engines.duckdb.post_processing.MAX_GROUPS", 2)
-    with pytest.raises(SqlError, match="more than 2 groups"):
-        sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)})
 
 
 def test_errors_in_what_gives_the_groups_are_placed_and_come_before_reading(reading: list[str]) -> None:

@@ -230,27 +230,6 @@ def test_derived_key(by: str) -> None:
     assert found == table.bound(groups=1, rows=1).agg(n=sf.count()).query
 
 
-def test_keys_follow_the_select_list() -> None:
-    query = parse(dp("city AS school, COUNT(*), year, age % 2", "GROUP BY (4, year), city"))
-    assert query.keys == ("school", "year", "key_4")
-    assert query.derived == (("school", "city"), ("key_4", "age % 2"))
-
-
-def test_same_expression_is_derived_once() -> None:
-    found = opened(dp(f"year, AVG(docvis * 2, {R}) AS m, SUM(DOCVIS*2, {R}) AS s"))
-    assert found.table._steps == (Derive("_value_1", "docvis * 2"),)
-    assert {a.column for _, a in found.aggregates} == {"_value_1"}
-    texts = parse(dp("COUNTIF(city = 'a') AS a, COUNTIF(city = 'A') AS b, COUNTIF(CITY = 'a') AS c", ""))
-    assert [text for _, text in texts.derived] == ["city = 'a'", "city = 'A'"]
-
-
-def test_generated_names_do_not_clash() -> None:
-    table = sf.scan(pa.table({"id": [1], "_value_1": [1.0], "x": [1.0]}), privacy_unit="id")
-    for select in (f"AVG(x + 1, {R}) AS a, AVG(_value_1, {R}) AS b", f"AVG(x + 1, {R}) AS a"):
-        (step,) = opened(dp(select, ""), table).table._steps
-        assert step.expression == "x + 1" and step.name not in table.schema
-
-
 def test_a_key_may_hide_a_source_column() -> None:
     found = opened(dp(f"age // 10 AS age, AVG(age, {R}) AS a, AVG(age + 1, {R}) AS b", "GROUP BY 1"))
     *early, last = found.table._steps
@@ -278,22 +257,6 @@ def test_row_expressions_are_duckdb_text(expression: str) -> None:
         dp(f"AVG({expression}, {R}) AS a, {expression} AS k", f"WHERE {expression} GROUP BY {expression}")
     )
     assert query.where == expression and {e for _, e in query.derived} == {expression}
-
-
-@pytest.mark.parametrize(
-    ("place", "rank"),
-    [("OFFSET(0)", 0), ("OFFSET(2)", 0.5), ("SAFE_OFFSET(3)", 0.75), ("ORDINAL(1)", 0), ("ORDINAL(5)", 1)],
-)
-def test_one_place_of_a_list_of_quantiles(place: str, rank: float) -> None:
-    written = (
-        f"year, APPROX_QUANTILES(age, 4, {R})[{place}] AS q",
-        f"year, PERCENTILE_CONT(age, {rank}, {R}) AS q",
-    )
-    one, other = map(asked, written)
-    assert one == other
-    for beyond in ("OFFSET(5)", "ORDINAL(0)", "ORDINAL(6)", "SAFE_OFFSET(-1)", "OFFSET(k)"):
-        with pytest.raises(SqlError):
-            asked(written[0].replace(place, beyond))
 
 
 # Numbers are exact.

@@ -128,16 +128,6 @@ def test_public_groups_of_columns_with_domains(columns, keys, groups):
     assert list(found.public_groups) == groups
 
 
-@pytest.mark.parametrize(
-    "columns", ["year + 1 AS year", "year, age", "year, age // 10 AS decade", "city || 'x'", "-year AS city"]
-)
-def test_groups_of_anything_else_are_chosen(columns):
-    keys = f"{columns}, COUNT(*) AS n"
-    with pytest.raises(SqlError, match="groups are chosen privately, which needs a delta"):
-        asked(text(keys, rest="GROUP BY ALL"))
-    assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
-
-
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [
