@@ -20,7 +20,6 @@ from sfumato.guidance.inferred_bounds import (
     PARTS,
     Histogram,
     ValueHistograms,
-    _divided,
     admissible,
     find_bounds,
     ladder,
@@ -121,18 +120,6 @@ def test_odd_values_raise_nothing_and_are_bounded(name, make, magnitudes):
     assert math.isfinite(value)
     ((lower, upper),) = (found.value for found in release.found)
     assert lower < upper and max(-lower, upper) <= (10**6 if magnitudes else 1e100)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("lower", "upper"), [("auto", -5), *later((0, "auto"), ("auto", 10**4), (-(10**99), "auto"))]
-)
-def test_one_bound_may_be_given(lower, upper):
-    release = released(WAGES, m=sf.mean("x", lower=lower, upper=upper))
-    ((low, high),) = (found.value for found in release.found)
-    assert (
-        low < high and (lower == "auto" or float(lower) == low) and (upper == "auto" or float(upper) == high)
-    )
 
 
 WRONG = [
@@ -252,17 +239,3 @@ def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units,
     parts = looked_at(units, seed, close)
     assert sum(parts) <= 1 and min(parts) >= MIN_LOOK
     assert parts[0] == PARTS[0]
-
-
-@given(
-    st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40, unique=True),
-    st.floats(-1e6, 1e6), st.floats(1, 1e6), st.floats(1e-3, 1e5),
-)  # fmt: skip
-def test_edges_of_the_last_look_make_up_those_before(edges, low, wide, width):
-    edges, high = np.sort(edges), low + wide
-    width = max(width, (high - low) / 100)
-    finer = _divided(edges, low, high, width)
-    assert np.isin(edges, finer).all() and (finer[0], finer[-1]) == (edges[0], edges[-1])
-    assert len(finer) <= 128 * len(edges)  # also where a bin that they reach into is wide
-    inside = finer[(finer > max(low, edges[0])) & (finer < min(high, edges[-1]))]
-    assert (np.diff(inside) <= max(2 * width, np.diff(edges).max() / 128 * (1 + 1e-9))).all()

@@ -92,40 +92,6 @@ def test_sums_of_a_unit_are_clamped_as_sums():
 PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
 
 
-@pytest.mark.long
-def test_a_binding_limit_speaks_up_with_what_to_ask():
-    release = asked_of(PEOPLE, groups=1, rows=1).release(
-        epsilon=10, delta=1e-6, diagnostics=0.2, unsafe_words=SeededWords(1)
-    )
-    first, *rest = release.diagnostics.sentences()
-    finding = release.diagnostics.findings()[0]
-    assert abs(finding.share - 2 / 3) <= finding.half_width < 0.025
-    assert first.startswith(f"about {finding.share:.0%} ± "), first
-    assert first.endswith("units were beyond groups=1: ask with groups=5")
-    assert any("were above upper=40: ask with a larger upper" in one for one in rest)
-    assert [one.suggestion for one in release.diagnostics.findings() if one.limit == "lower=0"] == [None]
-    assert rest[-1] == "In these shares, each id counts with at most 5 rows."
-    shown = release.diagnostics.to_arrow(0.9)
-    assert shown.column_names == ["limit", "of", "share", "half_width", "confidence", "suggestion"]
-    assert shown["confidence"].to_pylist() == [0.9] * 6
-    assert shown["suggestion"][0].as_py() == "ask with groups=5"
-    assert len(release.diagnostics.to_pandas()) == 6
-
-
-@pytest.mark.long
-def test_a_limit_far_too_large_and_values_all_clamped_speak_up():
-    question = (
-        sf.scan(table(PEOPLE), privacy_unit="id")
-        .with_columns(y="x + 1000")
-        .group_by("town")
-        .bound(groups=40, rows=1)
-        .agg(m=sf.mean("y", lower=0, upper=10))
-    )
-    text = "\n".join(question.diagnose(epsilon=2, unsafe_words=SeededWords(1)).sentences())
-    assert "groups=5 would be enough, with less noise" in text
-    assert "were above upper=10: nearly all of them are clamped to it; ask with a larger upper" in text
-
-
 def test_budgets_add_up_exactly():
     question = asked_of(ROWS, groups=1, rows=1)
     plan = question.plan(epsilon="0.3", delta="1e-6", diagnostics="0.05")

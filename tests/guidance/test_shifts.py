@@ -331,69 +331,6 @@ def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
     assert all(plan.spent[0] <= plan.epsilon and plan.delta == 0 for plan in plans)
 
 
-def limited_rows(most):
-    """The part of each row, and of each unit in a town, that is left of a choice of so many rows of a unit."""
-    rows = np.bincount(WHO)[WHO]
-    part = np.minimum(1, most / rows)
-    here = N_HOME[HOME]
-    none = np.ones(len(WHO))
-    for k in range(most):  # one row after another is chosen, and is of no such town
-        none *= np.clip(rows - here - k, 0, None) / np.maximum(rows - k, 1)
-    return part, np.where(rows <= most, 1, 1 - none)
-
-
-@pytest.mark.long
-@STILL
-def test_units_and_their_sums_with_a_limit_of_rows_in_all(all_rows):
-    table = rows_of_towns().group_by("town", keys=list(range(10))).bound(total_rows=3)
-    asked = {"people": sf.count_units(), "n": sf.count(), "s": sf.sum("b", lower=-1000, upper=1000)}
-    found = shifts(table.agg(**asked))
-    part, survives = limited_rows(3)
-    each = 1 / N_HOME[HOME]
-    assert found["people"].shift == pytest.approx((survives * each).sum() / each.sum() - 1, abs=5e-3)
-    assert found["n"].shift == pytest.approx(part.mean() - 1, abs=5e-3)
-    # No sum is beyond the bounds, so that what is chosen adds up to its part on average.
-    assert found["s"].shift == pytest.approx((part * B).sum() / B.sum() - 1, abs=0.03)
-    assert found["people"].shift - found["n"].shift > 0.03
-
-
-@pytest.mark.long
-@STILL
-@pytest.mark.parametrize("entries", [65, pytest.param(4_096, marks=pytest.mark.long)])
-def test_vectors_of_any_length_have_their_shift(entries, all_rows):
-    size = 100 if entries == 4_096 else 300
-    who = np.repeat(np.arange(size), 3)
-    vectors = RNG.normal(0.01, 1, (len(who), entries)) * RNG.exponential(1, (len(who), 1))
-    odd = RNG.random(len(who))
-    vectors[odd < 0.1, entries // 2] = np.nan  # no vectors
-    vectors[odd > 0.95, 0] = np.inf  # whose length is clamped
-    table = pa.table({"id": who, "v": pa.array(list(vectors), pa.list_(pa.float64()))})
-    there = ~np.isnan(vectors).any(axis=1)
-    norms = {"l1": np.abs(vectors).sum(axis=1), "linf": np.abs(vectors).max(axis=1)}
-    norms["l2"] = np.sqrt((vectors**2).sum(axis=1))
-    bounds = {name: float(np.median(one[there & np.isfinite(one)])) for name, one in norms.items()}
-    asked, exact = dict[str, object](), dict[str, float]()
-    for norm, bound in bounds.items():
-        made = {"length": entries, "bound": bound, "norm": norm}
-        short, long = (np.minimum(norms[norm][there], most * bound) for most in (1, 2))
-        asked |= {
-            f"row_{norm}": sf.vector_sum("v", per="row", **made),
-            f"mean_{norm}": sf.vector_mean("v", **made),
-        }
-        exact |= dict.fromkeys((f"row_{norm}", f"mean_{norm}"), short.sum() / long.sum() - 1)
-    sums = np.where(there[:, None], vectors, 0).reshape(size, 3, entries).sum(axis=1)
-    unit = np.sqrt((sums**2).sum(axis=1))
-    asked["unit"] = sf.vector_sum("v", length=entries, bound=bounds["l2"])
-    exact["unit"] = np.minimum(unit, bounds["l2"]).sum() / np.minimum(unit, 2 * bounds["l2"]).sum() - 1
-    made = sf.scan(table, privacy_unit="id").bound(rows=3).agg(**asked).diagnose(epsilon=EXACT)
-    found = {one.output: one for one in made.shifts()}
-    assert found.keys() == exact.keys()
-    for name, shift in exact.items():
-        assert found[name].shift == pytest.approx(shift, abs=5e-3), name
-        assert found[name].of == "length" and abs(shift) > 0.1, name
-    assert not any("is not estimated" in one for one in made.sentences())
-
-
 def test_a_bar_holds_where_all_of_its_sums_do():
     laws, steps, ones = ({name: one for name in "ab"} for one in (Laplace(1000), 1e-3, 1.0))
     noisy = NoisyValues({"a": 5.0, "b": 3.0}, laws, steps, ones)

@@ -16,7 +16,7 @@ from sfumato.budget.calibration import ROOM
 from sfumato.exact import root_up
 from sfumato.framework import CentredDistance, Norm, Product
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
+from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.plan import planning
 from sfumato.plan.noise_error import ratio
 from sfumato.transformations import (
@@ -32,7 +32,7 @@ from sfumato.transformations import (
 )
 from tests.support.plan_chains import same_loss
 
-from .test_plan import TABLE, plan_of
+from .test_plan import TABLE
 
 # All rows of small grids: what one unit of up to four rows may add, after rounding and scaling down.
 
@@ -137,25 +137,6 @@ def test_no_rows_of_small_grids_move_a_unit_by_more_than_1(name):
     assert F(1, 2) < most_moved(STATISTICS[name], centre) <= 1
 
 
-def test_a_column_with_missing_values_costs_no_number_more():
-    """Its values limit its sums, below units or rows where these are asked; two columns are limited by rows."""
-
-    def names(rows=1, **asked):
-        people = sf.scan(TABLE, privacy_unit="id").group_by("group", keys=list(range(5)))
-        plan = people.bound(groups=5, rows=rows).agg(**asked).plan(epsilon=1, noise="k_norm")
-        return [
-            name.split("[")[0] + "." + name.rpartition(".")[2]
-            for name in cone_of(plan.requirements.statistics).names
-        ], cone_of(plan.requirements.statistics).units
-
-    mean, other = sf.mean("x", lower=0, upper=30), sf.mean("n", lower=0, upper=30)
-    assert names(m=mean) == (["x.present.present", "x.sum"], False)
-    assert names(m=mean, n=sf.count())[0] == ["units.units", "x.present.present", "x.sum"]
-    assert names(2, m=mean, n=sf.count()) == (["rows.rows", "x.present.present", "x.sum"], True)
-    assert len(names(2, m=mean, n=sf.count(), u=sf.count_units())[0]) == 4
-    assert "x.null_count" in names(m=mean, o=other)[0]
-
-
 # What a release is like.
 
 
@@ -165,19 +146,6 @@ def question(**asked: Any):
     )
     people = sf.scan(data, privacy_unit="id").group_by("g", keys=[0, 1, 2, 3, 4])
     return people.bound(groups=5, rows=1).agg(**asked)
-
-
-def test_one_draw_serves_all_groups_where_that_is_the_smaller_noise():
-    asked = {"n": sf.count(), "m": sf.mean("x", lower=0, upper=1)}
-    assert plan_of("k_norm", "all", "moments").measurement.noise.groups == 5
-    ungrouped = (
-        sf.scan(TABLE, privacy_unit="id").bound(rows=1).agg(n=sf.count()).plan(epsilon=1, noise="k_norm")
-    )
-    assert ungrouped.measurement.noise == JointNoise(Cone(0), (F(1),), 1)
-    plan = question(**asked).plan(epsilon=1, noise="k_norm")
-    assert dict(plan.others)["laplace"] < 0.6
-    told = plan.explain().to_dict()
-    assert told["noise"] == "k_norm" and "K-norm noise" in str(plan.explain())
 
 
 def limited_plan(groups=12, limit=4, **asked: Any):

@@ -1,7 +1,6 @@
 """Cumulative totals: what one unit moves, what is drawn, what is shown, and what is refused."""
 
 import datetime as dt
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as F
 from itertools import combinations, product
@@ -17,9 +16,8 @@ from sfumato.exact import root_up
 from sfumato.exact.time_trees import Toeplitz
 from sfumato.framework import SeriesDistance
 from sfumato.noise import SeededWords
-from sfumato.noise.series_noise import FINE, SeriesGaussian
 from sfumato.testing import noise_free
-from sfumato.transformations import Count, Moments, Row, ValueGrid, per_group
+from sfumato.transformations import Count, Moments, ValueGrid, per_group
 from tests.support.plan_chains import same_loss
 
 WEEKS = 12
@@ -34,7 +32,6 @@ TABLE = pa.table(
 PEOPLE = sf.scan(TABLE, privacy_unit="id")
 BUDGET = {"epsilon": 1, "delta": "1/1000000"}
 BOTH = {"n": sf.count(), "total": sf.cumulative(sf.count())}
-SUMS = {"m": sf.mean("x", lower=0, upper=2), "s": sf.cumulative(sf.sum("x", lower=0, upper=2, per="row"))}
 
 
 def weeks(count=WEEKS, groups=1, rows=1, **asked):
@@ -93,31 +90,6 @@ def test_no_unit_moves_a_series_by_more_than_1_and_one_moves_it_as_far(series, g
 
 
 # What is drawn.
-
-
-def placed(plan):
-    """The known noise of each number, a whole number for each of its groups: by time in each series."""
-    keys = [key for series in plan.metric.series for key in series]
-    names = plan.measurement.names
-    return {name: {key: i * len(keys) + j for j, key in enumerate(keys)} for i, name in enumerate(names)}
-
-
-def test_the_chain_is_what_a_release_runs(monkeypatch):
-    def known(self, words=None):
-        return np.arange(len(self.scales) * self.groups).reshape(len(self.scales), self.series, -1) << FINE
-
-    monkeypatch.setattr(SeriesGaussian, "rounded", known)
-    for asked, names in ((weeks(groups=3, **SUMS), ("week",)), (towns(), ("town", "week"))):
-        plan = asked.plan(**BUDGET)
-        rows = [Row(r["id"], tuple(r[n] for n in names), r) for r in TABLE.to_pylist()]
-        exact, known_noise = plan.exact_chain(rows), placed(plan)
-        (batch,) = asked.release(**BUDGET)._draw()
-        keys = list(zip(*[c.to_pylist() for c in batch.keys.columns], strict=True))
-        assert len(keys) == plan.measurement.noise.groups
-        for name, step in plan.steps.items():
-            drawn = [F(v) / step for v in batch.numbers.values[name]]
-            noise = known_noise[name]
-            assert drawn == [exact.get(key, Counter())[name] + noise[key] for key in keys]
 
 
 def test_totals_are_those_of_their_own_series_in_order_of_time():

@@ -77,17 +77,6 @@ def parts(plan):
     return [statistic.body for statistic in plan.requirements.statistics]
 
 
-def test_equal_weights_are_the_same_as_none():
-    for noise, delta in (("laplace", 0), ("gaussian", 1e-6), ("auto", 1e-6)):
-        plain = question(**MOMENTS).plan(epsilon=1, delta=delta, noise=noise)
-        equal = question(**MOMENTS).weigh(n=2, m=2, v=2, q=2).plan(epsilon=1, delta=delta, noise=noise)
-        assert plain.scales == equal.scales and plain.noise == equal.noise and plain.others == equal.others
-    # Only how weights compare counts.
-    some, same = ({"n": 3}, {"n": 1, "m": "1/3", "v": "1/3", "q": "1/3"})
-    plans = [question(**MOMENTS).weigh(**w).plan(epsilon=1, noise="laplace") for w in (some, same)]
-    assert plans[0].scales == plans[1].scales
-
-
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_split_is_where_no_other_is_better(noise):
     """The problem is convex in the logs of scales: it is enough that all derivatives are 0."""
@@ -126,21 +115,3 @@ def test_the_choice_of_noise_follows_weights():
     asked = question(keys=range(24), groups=24, n=sf.count(), a=sf.sum("x", lower=0, upper=30))
     chosen = [asked.weigh(n=n).plan(epsilon=1, delta=1e-6).noise.name for n in (1, 100)]
     assert chosen == ["k_norm", "gaussian"]
-
-
-@pytest.mark.parametrize("missing", [False, True])
-def test_more_weight_is_no_larger_error_beside_squares_and_missing_values(missing):
-    """The number of missing values has part in a mean's error, and costs nothing, whatever noise squares have."""
-    rows = pa.table([[1], [1], [1.0]], pa.schema([
-        pa.field("id", pa.int64(), nullable=False), pa.field("g", pa.int64(), nullable=False),
-        pa.field("x", pa.float64(), nullable=missing)]))  # fmt: skip
-    bounds = {"lower": 0, "upper": 4}
-    asked = (
-        sf.scan(rows, privacy_unit="id").group_by("g", keys=[0, 1]).bound(groups=2, rows=1)
-        .agg(units=sf.count_units(), m=sf.mean("x", **bounds), v=sf.variance("x", **bounds))
-    )  # fmt: skip
-    errors = [
-        asked.weigh(units=5, v=20, m=m).plan(epsilon=1, noise="laplace").expected["m"]
-        for m in (5, 10, 20, 40, 80, 160, 320, 1000)
-    ]
-    assert errors == sorted(errors, reverse=True)

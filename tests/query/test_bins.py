@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from datetime import date
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -69,23 +67,6 @@ def test_every_type_of_column_is_counted():
     }  # fmt: skip
 
 
-def test_names_are_readable_and_differ():
-    inf = math.inf
-    assert outputs(sf.histogram("a", [-inf, 0.5, 1e21, inf])) == (
-        "x_under_0.5",
-        "x_0.5_1e+21",
-        "x_from_1e+21",
-    )
-    assert outputs(sf.histogram("a", [2**53, 1e300])) == ("x_9007199254740992_1e+300",)
-    assert outputs(sf.histogram("a", ["1/3", 1])) == ("x_0.3333333333333333_1",)
-    assert outputs(sf.histogram("a", [-inf, inf], outside="count")) == ("x_all",)
-    assert outputs(sf.histogram("a", [-inf, 0], outside="count")) == ("x_under_0", "x_over_0")
-    assert outputs(sf.value_counts("a", ["A", "a", "b"])) == ("x_A_1", "x_a_2", "x_b")
-    assert outputs(sf.value_counts("a", ["other", "b"], other=True)) == ("x_other_1", "x_b", "x_other_3")
-    assert outputs(sf.value_counts("a", ["A", "a", "a_2"])) == ("x_1_A", "x_2_a", "x_3_a_2")
-    assert outputs(sf.value_counts("a", [-1, 2])) == ("x_-1", "x_2")
-
-
 def test_one_sensitivity_serves_all_bins_and_counts_and_shares_are_asked_once():
     few, many = (PEOPLE.agg(x=sf.histogram("age", range(n))).plan(epsilon=1) for n in (3, 300))
     assert few.scales["age#1.bin0"] * few.steps["age#1.bin0"] == 2
@@ -120,29 +101,6 @@ def test_columns_of_other_types_are_refused():
         sf.scan(DATA, privacy_unit="id").agg(x=sf.histogram("age", [0, 1]))
     with pytest.raises(QueryError, match="column"):
         sf.histogram(3, [0, 1])
-
-
-@pytest.mark.noise_cannot_matter("shares are clipped to [0, 1]")
-def test_shares_of_nothing_are_no_error():
-    empty = sf.scan(DATA.slice(0, 0), privacy_unit="id").bound(rows=1)
-    release = empty.agg(x=sf.histogram("age", [0, 1, 2], shares=True)).release(epsilon=1)
-    row = release.to_arrow().to_pylist()[0]
-    assert all(0 <= share <= 1 for share in row.values())
-
-
-@pytest.mark.flakiness(k=100, because="noise of scale 3e-4 against whole numbers")
-def test_bins_in_private_and_public_groups():
-    by = sf.scan(DATA, privacy_unit="id").group_by("group", keys=[0, 1, 7]).bound(groups=2, rows=1)
-    found = by.agg(x=sf.value_counts("children", [0, 1], other=True)).release(epsilon=10**4).to_arrow()
-    assert found.to_pydict() == {
-        "group": [0, 1, 7], "x_0": [150, 0, 0], "x_1": [0, 150, 0], "x_other": [150, 150, 0],
-    }  # fmt: skip
-    private = sf.scan(DATA, privacy_unit="id").group_by("group").bound(groups=2, rows=1)
-    shown = private.agg(x=sf.histogram("children", [0, 2])).release(epsilon=10**4, delta=1e-6).to_arrow()
-    assert shown.to_pydict() == {"group": [0, 1], "x_0_2": [300, 150]}
-    total = sf.scan(DATA, privacy_unit="id").group_by("group", keys=[0, 1]).bound(total_rows=2)
-    rows = total.agg(x=sf.histogram("children", [0, 1]), u=sf.histogram("children", [0, 1], per="unit"))
-    assert rows.release(epsilon=10**4).to_arrow().to_pydict()["x_0_1"] == [150, 150]
 
 
 # With survey weights.
@@ -191,22 +149,6 @@ def test_noise_is_that_of_one_number_of_the_largest_weight():
     assert set(few.requirements.estimates[0].coordinates) == {"age#1.bin0"}
 
 
-@pytest.mark.flakiness(k=100, because="noise of scale 1e-3 against 1")
-def test_in_groups_and_with_a_limit_of_rows_over_all():
-    scan = sf.scan(DATA, privacy_unit="id")
-    asked = {"x": sf.value_counts("third", ["s", "m"], **K)}
-    expected = [
-        by_numpy("k", 3, [(s == SIZE) & (DATA["group"].to_numpy() == g) for s in "sm"]) for g in (0, 1)
-    ]
-    for table in (
-        scan.group_by("group", keys=[0, 1]).bound(groups=2, rows=1),
-        scan.group_by("group").bound(groups=2, rows=1),
-        scan.group_by("group", keys=[0, 1]).bound(total_rows=2),
-    ):
-        rows = table.agg(**asked).release(epsilon=10**5, delta=1e-6).to_arrow().to_pylist()
-        assert [[row["x_s"], row["x_m"]] for row in rows] == [pytest.approx(x, abs=1) for x in expected]
-
-
 @pytest.mark.noise_cannot_matter("no noise is drawn")
 def test_odd_weights_count_for_nothing_or_are_trimmed():
     odd = pa.table(
@@ -218,17 +160,3 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
         (batch,) = question._engine.statistics(plan.exact, 10)
         (counted,) = plan.requirements.statistics
         assert int(batch.column(counted.names[0])[0].as_py()) * counted.coordinates[0].step == 8
-
-
-@pytest.mark.noise_cannot_matter("noise is planned, and not drawn")
-@pytest.mark.parametrize("weight", ["w", "k"])
-def test_steps_are_finer_than_the_largest_weight_and_few_enough_for_the_noise(weight):
-    for most in (1e-100, "1/3", 1, "5/2", 2**70, 1e99):
-        for rows, epsilon in ((1, 1e-9), (1, 1), (10**9, 1), (1, 10**6), (10**9, 10**6)):
-            asked = sf.histogram("age", EDGES, weight=weight, max_weight=most)
-            plan = PEOPLE.bound(rows=rows).agg(x=asked).plan(epsilon=epsilon)
-            (statistic,) = plan.requirements.statistics
-            whole = statistic.weights.exponent == 0 and statistic.weights.most == most
-            assert whole or statistic.weights.most >= 8
-            # No more noise than the largest weight asks for, but for a step.
-            assert statistic.most_weight <= Fraction(most) * Fraction(9, 8)

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.measurements.correlated_noise import K_NORM
-from sfumato.measurements.independent_noise import NOISES as KINDS
 from sfumato.measurements.int128_array import int64_values
 from sfumato.plan.noisy_statistics import kept_batch, kept_rows
-from sfumato.query import option_names, sizes
+from sfumato.query import sizes
 from sfumato.testing import noise_free
 
 pytestmark = pytest.mark.noise_cannot_matter("nothing is drawn")
@@ -72,14 +70,6 @@ def test_integers_of_decimals(values: list[int]) -> None:
             int64_values(column)
     else:
         assert int64_values(column).tolist() == values
-
-
-def test_names_are_those_of_noises_and_rules():
-    assert tuple(KINDS) == option_names.SEPARATE_NOISES
-    assert (*KINDS, K_NORM.name) == option_names.NOISES
-    assert set(KINDS) <= set(option_names.SELECTIONS)  # a threshold is on the release's own noise
-    assert ("auto", *option_names.NOISES) == option_names.NOISE_CHOICES
-    assert ("auto", *option_names.SELECTIONS) == option_names.SELECTION_CHOICES
 
 
 def test_statistics_are_those_of_numpy() -> None:

@@ -7,7 +7,6 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,16 +104,6 @@ def test_nothing_of_rows_that_are_not_shown_goes_along() -> None:
     assert len(data) < 40_000
 
 
-def test_a_release_that_was_streamed_takes_its_table_along(tmp_path: Path) -> None:
-    release = RELEASES["public groups"]()
-    release.write(tmp_path / "n.parquet")
-    other = pickle.loads(pickle.dumps(release))
-    (tmp_path / "n.parquet").unlink()
-    assert other.to_arrow().num_rows == 3 and other._repr_html_()
-    with pytest.raises(RefusalError, match="streamed to a file"):
-        other.errors()
-
-
 def test_a_release_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     release = RELEASES["one number"]()
     monkeypatch.setattr(type(release._engine), "statistics", lambda *_: iter([None]))
@@ -122,14 +111,6 @@ def test_a_release_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         release.to_arrow()
     with pytest.raises(RefusalError, match="cannot be copied"):
         pickle.dumps(release)
-
-
-def test_noise_for_tests_is_told_elsewhere_too() -> None:
-    from sfumato.noise import SeededWords
-
-    release = table().agg(n=sf.count_units()).release(epsilon=1, unsafe_words=SeededWords(1))
-    release.to_arrow()
-    assert pickle.loads(pickle.dumps(release)).receipt().unsafe_words
 
 
 # Noisy numbers that are kept: to the last bit, and nothing else.
