@@ -169,14 +169,6 @@ def test_groups_below_the_pre_threshold_are_never_kept(kind):
     assert rule.expected_threshold == with_pre_threshold[kind](1).expected_threshold + 7
 
 
-def test_losses():
-    assert TruncatedGeometric("0.5", "1e-7").loss(3) == Loss(approximate=((F(1, 2), F("1e-7"), 3),))
-    laplace = LaplaceThreshold(Laplace(scale=4), "1e-7").loss(1)
-    assert laplace == Loss(laplace=((F(1, 4), 1),), additive_delta=F("1e-7"))
-    gaussian = GaussianThreshold(Gaussian(sigma=4), "1e-7").loss(8)
-    assert gaussian.gaussian == F(1, 2) and 7.99e-7 < gaussian.additive_delta < 8e-7
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("lone", [0, 1, 2])
 @pytest.mark.parametrize("shared", [0, 1])

@@ -8,19 +8,15 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
-from sfumato.framework import GaussianDP, PureDP
-from sfumato.measurements import NOISES, stratified_estimate
+from sfumato.measurements import stratified_estimate
 from sfumato.measurements.stratified_survey import (
     ProportionLimits,
     RoundedNoise,
-    noisy_stratum_sums,
     sampling_exponent,
 )
 from sfumato.noise import Gaussian, Laplace
@@ -164,53 +160,6 @@ def test_with_a_huge_epsilon_it_is_the_textbook_estimate():
     parts = [(4421, 100, 0.66), (1018, 50, 0.68), (755, 50, 0.66)]
     variance = sum((N / 6194) ** 2 * (N - n) / N * p * (1 - p) / (n - 1) for N, n, p in parts)
     assert math.isclose(share.standard_error, math.sqrt(variance), rel_tol=1e-9)
-
-
-TEXTS = {True: "y", False: "n", None: None}
-
-TABLES = [
-    (pa.table(ROWS), {}),
-    (ROWS, {"yes": True}),
-    ({k: np.array(v) for k, v in ROWS.items()}, {}),
-    ({k: pa.array(v) for k, v in ROWS.items()}, {}),
-    (pd.DataFrame(ROWS).astype(object), {"yes": True}),
-    (pd.DataFrame(ROWS).astype({"award": "category"}), {"yes": True}),
-    (pa.table(ROWS | {"award": [TEXTS[a] for a in ROWS["award"]]}), {"yes": "y"}),
-    (pd.DataFrame(ROWS | {"other": [1, "x"] * 100}), {}),
-    (pd.DataFrame(ROWS).astype({"stype": "category"}), {}),
-    (pl.DataFrame(ROWS), {}),
-    (pl.DataFrame(ROWS).lazy(), {}),
-    ([{"stype": s, "award": a} for s, a in zip(*ROWS.values(), strict=True)], {"yes": True}),
-    (ROWS | {"award": [TEXTS[a] for a in ROWS["award"]]}, {"yes": "y"}),
-    (ROWS | {"award": [int(a) for a in ROWS["award"]]}, {"yes": 1}),
-    (ROWS | {"award": [float(a) for a in ROWS["award"]]}, {"yes": 1}),
-]
-
-
-@pytest.mark.flakiness(k=21, because="noise of scale 1/100 rounds to 0 in each stratum")
-@pytest.mark.parametrize(("table", "options"), TABLES, ids=lambda v: type(v).__name__)
-def test_all_tables_say_the_same(table, options):
-    assert ask(table, **options).counts == (66, 34, 33)
-
-
-@pytest.mark.noise_cannot_matter("it looks at laws and losses")
-@pytest.mark.parametrize(("noise", "options"), [("laplace", {}), ("gaussian", {"delta": 1e-6})])
-def test_the_budget_is_read_from_the_map(noise, options):
-    share = ask(epsilon="0.5", noise=noise, **options)
-    made = noisy_stratum_sums([100, 50, 50], NOISES[noise], share.law.unit)
-    assert made.output_measure == (PureDP() if noise == "laplace" else GaussianDP())
-    if noise == "laplace":
-        assert made.map(1) == F(1, 2) and share.spent == (0.5, 0.0)
-    else:
-        from sfumato.budget.closed_forms import gaussian_delta
-
-        assert (
-            gaussian_delta(F(1, 2), made.map(1) ** 2)
-            <= F(1, 10**6)
-            < gaussian_delta(F(1, 2), (made.map(1) * F(101, 100)) ** 2)
-        )
-        assert share.spent == (0.5, 1e-6)
-    assert made.map(3) == 3 * made.map(1), "three rows of one person"
 
 
 REFUSED: list[tuple[dict[str, object], type[Exception]]] = [

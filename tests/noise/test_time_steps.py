@@ -14,7 +14,6 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import TreeDistance
-from sfumato.measurements import tree_laplace
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.noise.noise_sums import laplaces_tolerance
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
@@ -227,15 +226,3 @@ def test_no_unit_moves_blocks_by_more_than_1_and_one_moves_them_as_far(series, g
         for vectors in product(largest, repeat=groups)
     )
     assert moved == 1
-
-
-def test_what_the_measurement_takes():
-    release = tree_laplace(2, shape())
-    assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
-    with pytest.raises(ParameterError):
-        tree_laplace(2**40, shape())
-    with pytest.raises(ParameterError):
-        per_group(STATISTICS, groups=3, together=shape(groups=2))
-    with pytest.raises(ParameterError):
-        TreeDistance(("n",), (F(1),), TREE, (range(4),))
-    assert shape().distance({0: {"other": 1}}, {}) == float("inf")

@@ -114,13 +114,6 @@ def test_sums_per_unit():
                     assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
 
 
-def test_real_sums_per_unit_over_the_grid():
-    statistic = t.UnitSum("x", "x", -2, -5, 9, False, 2)
-    values = [None, float("nan"), float("inf"), float("-inf"), 1e308, *(n / 8 for n in range(-15, 22))]
-    assert not understates(statistic, values, 2)
-    assert reach(statistic, values, 1, t.Norm.L1, [Fraction(1)]) == 7
-
-
 @pytest.mark.parametrize("rows, exponent", [(1, 0), (2, -2)])
 def test_trees(rows, exponent):
     statistic = t.QuantileTree("x", "x", rows, 0.0, float(LEAVES), exponent)
@@ -147,18 +140,6 @@ def test_the_most_that_many_rows_do():
         for norm in NORMS:
             scales = statistic.body.split(norm)
             assert size(statistic, added, norm, scales) <= statistic.body.size(norm, scales)
-
-
-def test_bounds_of_a_grid_are_kept():
-    grid = t.ValueGrid.around(Fraction(-1, 3), Fraction(10), t.ValueGrid(-4, 0, 2))
-    for value in (float("-inf"), -1e308, -0.34, 0.0, 5e-324, 9.99, 10.0, 10.04, 1e308, float("inf"), 2**200):
-        steps = grid.centred(value)
-        assert steps is not None and abs(steps) <= grid.half_range
-    assert grid.lower * grid.step <= Fraction(-1, 3) and grid.upper * grid.step >= 10
-    with pytest.raises(ParameterError):
-        t.ValueGrid(0, 3, 3)
-    with pytest.raises(ParameterError):
-        t.ValueGrid(0, 0, 3)
 
 
 NAN, INF = float("nan"), float("inf")
@@ -245,20 +226,6 @@ def test_the_shift_of_squares_balances_rows_at_the_centre_and_at_the_ends(axes):
     assert body.size(t.Norm.L2, scales) < weighted(
         t.Norm.L2, [int(s) for s in body.linf_sensitivities], scales
     )
-
-
-def test_weights_and_answers_add_what_they_say():
-    fine = t.WeightedSum("w", "w", 2, t.WeightGrid(0, 5), "x", t.ValueGrid(0, -4, 4), 2)
-    for w, x in product(range(6), range(-4, 5)):
-        assert fine.row({"w": w, "x": x}) == (w, (w * x + 2) // 4)
-    plain = t.WeightedSum("w", "w", 2, t.WeightGrid(0, 5), "x", t.ValueGrid(0, -3, 3), 0)
-    rows = [{"w": 2, "x": 3}, {"w": 1, "x": 3}, {"w": 4, "x": None}]
-    assert plain.contribution(rows) == Counter({"w.weight": 2, "w.sum": 6})
-    once = t.WeightsInBins("x", "x", 1, EDGES, -3, **WEIGHTS, once=True)
-    rows = [{"x": 0.5, "w": 2}, {"x": 1.5, "w": 1}, {"x": 7, "w": None}, {"x": None, "w": 3}]
-    assert once.contribution(rows) == Counter({"x.bin0": 8, "x.bin1": 4})  # of 16: 2/4 and 1/4
-    yes = CLAIMS["answers"][0][0]
-    assert {(r["s"], r["a"]) for r in ANSWERS if yes.contribution([r])} == {(0, True), (1, True)}
 
 
 def test_what_cannot_be_is_refused():
