@@ -19,7 +19,7 @@ from sfumato.certificate.unit_loss import bounding, boxes, shift
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.measurements.candidate_selection import peel, peel_limited
 from sfumato.measurements.group_selection import TruncatedGeometric
-from sfumato.measurements.int128_array import Int128Array, int64_values
+from sfumato.measurements.int128_array import int64_values
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
 from sfumato.noise import Gaussian, Laplace
 from sfumato.noise.centred_noise import CentredGaussian
@@ -312,8 +312,3 @@ def check_all_groups(part: dict[str, Any], statistic: dict[str, Any], moved: Any
     l1 = sum(Fraction(n) / scales[name] for name, numbers in moved for n in numbers)
     l2 = sum((Fraction(n) / scales[name]) ** 2 for name, numbers in moved for n in numbers)
     assert l1 <= limits.laplace([own]).pure and l2 <= limits.l2([own]), statistic["kind"]
-
-
-def test_wide_numbers_are_compared_whole():
-    column = Int128Array.from_integers([2**100, -1]).to_arrow()
-    assert whole(column).tolist() == [2**100, -1]
