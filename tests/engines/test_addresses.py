@@ -17,8 +17,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.arrow import ArrowFSWrapper
-from pyarrow.fs import LocalFileSystem
 
 import sfumato as sf
 from sfumato.engines.duckdb import file_paths, resources
@@ -108,12 +106,6 @@ def test_files_of_servers(folder):
         assert rows_at(f"memory://{pattern}") == ([60], ["id", "x", "year"])
     both = [f"memory://visits/year={year}/part.parquet" for year in (2000, 2002)]
     assert rows_at(both) == ([40], ["id", "x", "year"])
-
-
-def test_files_of_a_store_without_folders_that_fit_a_pattern(folder):
-    files = ArrowFSWrapper(LocalFileSystem())
-    assert file_paths._matching(files, f"{folder}/*.csv") == [f"{folder}/visits.csv"]
-    assert len(file_paths._matching(files, f"{folder}/**/visits.*")) == 3
 
 
 def test_a_file_that_did_not_change_is_fetched_once_for_this_user_alone(folder):

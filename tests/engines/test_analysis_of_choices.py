@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance import quantile_errors
-from sfumato.guidance.unit_contributions import Share, ValuesCounted
+from sfumato.guidance.unit_contributions import Share
 from sfumato.plan.planning import make_plan
 
 RNG = np.random.default_rng(5)
@@ -188,12 +188,3 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
                 assert [e["weight"] for e in other] == pytest.approx(wanted, rel=1e-3, abs=12), name
             else:
                 assert int(other) == pytest.approx(int(one), abs=2)
-
-
-def test_quantile_of_passes_over_what_counts_nothing():
-    values = ValuesCounted(np.array([0, 3, 3, 5]), np.array([1.0, 2.0, 3.0, 7.0, 8.0]), np.ones(5), (), ())
-    assert quantile_errors.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
-    found = quantile_errors.quantile_of(
-        values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5])
-    )
-    assert found[0] == 2.0 and np.isnan(found[1:]).all()

@@ -22,7 +22,6 @@ from sfumato.beam import EnvironmentSecret, Release
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 ON_LOCALHOST = str(Path(__file__).with_name("on_localhost.py"))
 SCHEMA = pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())])
 PROCESSES = [
@@ -118,19 +117,3 @@ def test_killed_workers_fail_the_job_and_the_next_jobs_release_the_same(port_of,
     with pytest.raises(RuntimeError, match="FAILED|another secret"):
         built(services[1]).run().wait_until_finish()
     assert not list(tmp_path.glob("released*"))
-
-
-@pytest.mark.release
-def test_direct_workers_in_processes_run_the_example():
-    command = [
-        sys.executable,
-        ON_LOCALHOST,
-        str(ROOT / "examples/beam_release.py"),
-        "--runner=FnApiRunner",
-        "--direct_running_mode=multi_processing",
-        "--direct_num_workers=2",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("'rating':") == 10
-    assert all(f"{{'decade': {decade}, " in done.stdout for decade in range(1970, 2020, 10))

@@ -24,27 +24,6 @@ from .test_statistics_on_workers import chain, on_workers, rows_by_chance
 near = pytest.mark.flakiness(k=100, because="noise of scale below 0.01 rounds to less than 1")
 
 
-# What moves.
-MOVED = {
-    "a public table": ("town", True, {0: ["id", "town"]}),
-    "a private table": ("town", False, {0: ["id", "town", "cost", "n"], 1: ["id", "age", "town"]}),
-    "per unit": ("town", False, {0: ["id", "town", "n"]}),
-    "weeks": ("month", True, {0: ["id", "month", "n", "ts"]}),
-    "orders": ("number", True, {1: ["id", "person"], 2: ["number", "customer", "price"]}),
-    "lines of units of two columns": ("kind", True, {2: ["order", "item"], 3: ["id", "person", "age"], 4: ["number", "customer"]}),
-}  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", MOVED)
-def test_only_columns_that_are_read_move_and_rows_are_summed_where_they_can_be(name):
-    by, alone, columns = MOVED[name]
-    question = chain(name, on_workers(0)).group_by(by).bound(groups=1, rows=1).agg(n=sf.count())
-    stages = question.table._engine.stages(question.plan(epsilon=1, delta=1e-6).exact, 3)
-    assert stages.by_rows is alone
-    assert sorted(rows.names for rows in stages.arriving.values()) == sorted(columns.values())
-
-
 def test_a_column_that_was_not_sent_stops_the_worker(monkeypatch):
     real = CombinedStages._read
     fewer = lambda self: {name: columns - {"n"} for name, columns in real(self).items()}  # noqa: E731

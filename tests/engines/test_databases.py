@@ -6,16 +6,14 @@ import sqlite3
 import tempfile
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.duckdb import databases, source
+from sfumato.engines.duckdb import databases
 from sfumato.engines.sql import check_no_secret
 from sfumato.errors import EngineError, SfumatoError, SqlError
 
@@ -25,7 +23,6 @@ DDL = (
     "raw BLOB, amount DECIMAL(9, 2), anything)"
 )
 GOOD = (1, "a", 0.5, "2024-01-31", "2024-01-31 01:02:03", 1, b"\0\xff", 1.25, "x")
-KINDS = ["BIGINT", "VARCHAR", "DOUBLE", "DATE", "TIMESTAMP", "BOOLEAN", "BLOB", "DOUBLE", "VARCHAR"]
 
 odd = (
     st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=True) | st.text(max_size=4) | st.binary(max_size=4)
@@ -50,17 +47,6 @@ def rows_of(asked: Any) -> Counter:
     with made.source.session() as session:
         made.source.load(session, [name for name, _ in made.source.columns])
         return Counter(map(str, session.execute(made.after(made.source.relation)).fetchall()))
-
-
-def test_columns_have_their_declared_types(tmp_path):
-    asked = sf.scan(stored(tmp_path / "t.sqlite", [GOOD]), privacy_unit="id")
-    assert [column.type_name for column in asked.schema.values()] == KINDS
-    (row,) = rows_of(asked)
-    assert row == (
-        "(1, 'a', 0.5, datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 1, 2, 3), True, "
-        "b'\\x00\\xff', 1.25, 'x')"
-    )
-    assert asked._engine.files == (str(tmp_path / "t.sqlite"),)
 
 
 @pytest.mark.long
@@ -89,22 +75,6 @@ def test_a_release_reads_what_it_needs(tmp_path):
     assert release.to_arrow().to_pylist() == [{"n": 2}]
     units = sf.scan(path, privacy_unit=["id", "date_trunc('month', day)"]).bound(rows=1).agg(n=sf.count())
     assert units.release(epsilon=1_000_000).to_arrow().to_pylist() == [{"n": 2}]
-
-
-def test_names_of_files_and_tables(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    stored("shop.db", [GOOD])
-    with closing(sqlite3.connect("shop.sqlite")) as connection, connection:
-        connection.executescript(
-            'CREATE TABLE t (id INTEGER, "odd \'"" name" TEXT); INSERT INTO t VALUES (1, \'x\')'
-        )
-    with duckdb.connect("duck.db") as connection:
-        connection.execute("CREATE TABLE t AS SELECT 1 AS id")
-    for path in ("shop.db/t", f"sqlite:///{tmp_path}/shop.db/t", "duck.db/t", "shop.sqlite/t"):
-        assert sum(rows_of(sf.scan(path, privacy_unit="id")).values()) == 1
-    Path("old.sqlite").mkdir()
-    Path("old.sqlite/t.csv").write_text("id,x\n1,2\n")
-    assert list(sf.scan("old.sqlite/t.csv", privacy_unit="id").schema) == ["id", "x"]
 
 
 def test_a_column_that_is_renamed_meanwhile_is_no_text(tmp_path):
@@ -291,17 +261,3 @@ def test_postgresql_is_read_at_one_moment(server, monkeypatch):
     moved(monkeypatch, PostgresReader, lambda: told(server, "DELETE FROM a", "DELETE FROM b"))
     (batch,) = a.join(b, on="id")._engine.statistics(plan.exact, 10)
     assert str(batch.column(0)[0]) == "2"
-
-
-@pytest.mark.long
-def test_postgresql_says_what_is_wrong(server):
-    told(server, "CREATE TABLE alone (id bigint)", 'CREATE SCHEMA "s.t"',
-         'CREATE TABLE "s.t".u AS SELECT 1::bigint AS id', 'CREATE TABLE "a.b" AS SELECT 2::bigint AS id')  # fmt: skip
-    for name, id in {"s.t.u": 1, "a.b": 2}.items():
-        assert rows_of(sf.scan(at(server, name), privacy_unit="id")) == Counter([f"({id},)"])
-    asked = sf.scan(at(server, "alone"), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-    told(server, "DROP TABLE alone")
-    with pytest.raises(EngineError) as caught:
-        asked.release(epsilon=1).to_arrow()
-    assert "hunter2" not in str(caught.value) and caught.value.__context__ is None
-    assert source._open.get() is None

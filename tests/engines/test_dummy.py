@@ -70,23 +70,6 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is made up.
 
 
-@pytest.mark.long
-def test_values():
-    real = sf.scan(SCHEMA.empty_table(), privacy_unit="id")
-    assert dummy().schema == real.schema and list(dummy().schema) == SCHEMA.names
-    found = table_of(dummy(rows=2000, units=300)._engine)
-    assert found.num_rows == 2000 and len(set(found["id"].to_pylist())) == 300
-    for name in SCHEMA.names:
-        missing = found[name].null_count
-        if name in ("id", "always"):
-            assert missing == 0
-        elif name == "pair":  # of structs nothing is made up
-            assert missing == 2000
-        else:
-            assert 40 <= missing <= 180, name
-            assert len(set(map(str, found[name].to_pylist()))) >= 3, name
-
-
 ONE = pa.table({"id": [1, 2, 3], "k": pa.array(["a", "b", None]).dictionary_encode(), "v": [1.0, 2.0, None]})
 TWO = pa.table({"id": [7, 7, 9], "k": pa.array(["x", "y", "z"]).dictionary_encode(), "v": [-1e300, 2.0, 5.0]})
 

@@ -88,13 +88,6 @@ def check_total(connection: duckdb.DuckDBPyConnection, chance: random.Random, de
 
 
 @pytest.mark.long
-def test_some_expressions_cannot_raise(awkward):
-    chance = random.Random(8)
-    for _ in range(100):
-        check_total(awkward, chance, chance.choice([1, 2]))
-
-
-@pytest.mark.long
 @many_examples
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_an_expression_cannot_raise(awkward, chance, depth):
@@ -399,29 +392,6 @@ def test_a_plain_comparison_raises_on_no_value(awkward, name):
     for text in comparisons(name):
         assert "TRY" not in check_kept(awkward, "rows", text, SCHEMA)
         check_kept(awkward, "file", text, of_file)  # which has DOUBLE in the place of HUGEINT, and casts
-
-
-UNDER_TRY = "CAST(s AS INTEGER) > 5; i + 1 > 5; s = 'a'; i = a; NOT bo; i > 5 OR a > 5; st.k > 5; l = l"
-
-
-@pytest.mark.long
-def test_parts_of_conditions(awkward):
-    """What may fail stands under TRY; parts are cut at AND alone; many parts stay together."""
-    for text in UNDER_TRY.split("; "):
-        assert validated("filter", text, SCHEMA).condition.startswith("TRY("), text
-    assert validated("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
-    few, many = (" AND ".join(f"i <> {n}" for n in range(1000, 1000 + count)) for count in (50, 51))
-    assert "TRY" not in check_kept(awkward, "rows", few, SCHEMA)
-    assert check_kept(awkward, "rows", many, SCHEMA).startswith("TRY(")
-    chance = random.Random(1)
-    for _ in range(3):
-        one, two, three = (chance.choice(comparisons(n)) for n in chance.choices(COMPARED, k=3))
-        for text in (
-            f"{one} AND {two} AND {three}",
-            f"({one} OR {two}) AND {three}",
-            f"NOT ({one} AND {two})",
-        ):
-            check_kept(awkward, "rows", text, SCHEMA)
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ The definition is Python's own integers.
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import random
 from collections.abc import Callable
@@ -160,14 +159,6 @@ def test_operators_in_operators(seeds):
             assert values(schema, rows, text) == expected, text
 
 
-@pytest.mark.long
-def test_a_product_of_many_columns_does_not_double_with_each():
-    text = " * ".join(["x"] * 30)
-    one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
-    assert len(one.text) < 60_000
-    assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**30, 4**30]
-
-
 def test_a_product_that_is_the_smallest_number_does_not_stop():
     """DuckDB refuses to multiply to the smallest HUGEINT, which is within the type."""
     rows = [(-(2**63),), (-(2**63) + 1,), (0,), (2**63 - 1,)]
@@ -208,15 +199,3 @@ def test_a_union_of_two_types_of_whole_numbers_holds_both():
     found = [row for batch in both._engine.statistics(question.exact, 9) for row in batch.to_pylist()]
     expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
     assert {(int(row["k"]), int(row["u"])) for row in found} == expected
-
-
-def test_keys_of_the_calendar_stay_64_bits():
-    rows = pa.table(
-        {"id": [1], "d": [dt.date(2024, 5, 17)], "t": [dt.datetime(2024, 5, 17, 13)], "s": ["ab"]}
-    )
-    for key in ("EXTRACT(YEAR FROM d) * 10000 + EXTRACT(MONTH FROM d) * 100 + day(d)", "length(s) * 1000"):
-        keyed = sf.scan(rows, privacy_unit="id").with_columns(k=key).group_by("k").bound(groups=1, rows=1)
-        assert keyed.schema["k"].type_name == "BIGINT"
-        plan = keyed.agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
-        (batch,) = keyed._engine.statistics(plan.exact, 10)
-        assert batch.schema.field("k").type == pa.int64()

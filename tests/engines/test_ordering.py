@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import random
-import re
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -17,58 +14,6 @@ from sfumato.engines.duckdb.row_steps import column_of
 
 from .made_rows import rows_of
 from .tiers import some
-
-ENGINES = Path(sf.__file__).parent / "engines"
-# SQL that takes rows in an order, or some of several.
-ORDERED = re.compile(
-    r"\border\s+by\b|\brow_number\s*\(|\bqualify\s+row|\blimit\s+(\d|$)|\browid\b|\basof\b"
-    r"|\b(any_value|arg_m(in|ax)\w*|m(in|ax)_by|string_agg|group_concat|first|last|mode|list|array_agg)\s*\(",
-    re.IGNORECASE,
-)
-# All that other modules than `ordering` have of it, and why the order of rows does not matter there.
-ELSEWHERE = {
-    "analysis_sql.py": ["list_sort(list({"],  # sorted
-    "distinct_values.py": ["list(leaves) AS ", "u, list(leaf) AS leaves FROM (", "list(leaf) AS leaves FROM (",
-                    "flatten(list(", "list({'leaf': leaf, 'weight': weight}) AS ", "list({'leaf': leaf, 'weight': weight}) AS ",
-                    "coalesce(list(leaves) FILTER (leaves IS NOT NULL), [])",  # sets, of which sizes are taken
-                    " LIMIT ", " LIMIT 1", ") LIMIT "],  # a first look; what is found is exact
-    "bounding_sql.py": ["list_sort(list({'leaf': leaf, 'weight': weight})) AS ", "list(weight ", " LIMIT ",  # both after order_by
-                        ", list_sort(list({'leaf': leaf, 'm': m})) AS "],  # sorted
-    "combinations.py": [" LIMIT 1"],  # whether there is a row
-    "post_processing.py": [") AS groups LIMIT "],  # of a released table
-    "parquet.py": [" LIMIT 1"],  # whether there is a row
-    "public_keys.py": [" LIMIT 1"],  # of public keys, behind order_by
-    "shaped.py": [") AS other LIMIT 1"],  # of one row
-    "question_check.py": [" LIMIT ", " LIMIT "],  # both after order_by
-}  # fmt: skip
-
-
-def texts_of(path: Path) -> list[str]:
-    """Return the texts of a module, without its docstrings and messages."""
-    tree = ast.parse(path.read_text())
-    left_out = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and isinstance(
-            node.body[0], ast.Expr
-        ):
-            left_out.add(id(node.body[0].value))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("Error"):
-            left_out |= {id(part) for part in ast.walk(node)}
-    constants = (
-        node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in left_out
-    )
-    return [node.value for node in constants if isinstance(node.value, str)]
-
-
-@pytest.mark.long
-def test_one_module_writes_every_order():
-    found: dict[str, list[str]] = {}
-    for path in ENGINES.rglob("*.py"):
-        texts = [text for text in texts_of(path) if ORDERED.search(text)]
-        if texts and path.name != "ordering.py":
-            found[path.name] = sorted(texts)
-    assert found == {name: sorted(texts) for name, texts in ELSEWHERE.items()}
-
 
 # Of each type values that may be equal and not the same, as DuckDB writes them.
 ALIKE = {

@@ -72,20 +72,6 @@ def test_a_release_that_was_not_drawn_is_not_copied():
         other.to_arrow()
 
 
-def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatch):
-    asked, told = release(), []
-    drawn = type(asked)._noisy
-
-    def forks(self, batch):
-        told.append(in_child(lambda: shown(asked)))
-        return drawn(self, batch)
-
-    monkeypatch.setattr(type(asked), "_noisy", forks)
-    mine = shown(asked)
-    assert [kind for kind, _ in told] == [RefusalError]
-    assert shown(asked) == mine
-
-
 def test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing(monkeypatch):
     """As from a handler of a signal, which runs in the thread that draws."""
     asked, told = release(), []
@@ -145,17 +131,3 @@ def test_rows_of_a_relation_come_once_however_often_it_is_begun():
     with source.session() as session:
         source.load(session, ["id"])
         assert session.sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
-
-
-@pytest.mark.long
-def test_a_child_asks_nothing_of_its_parents_database(in_child):
-    asked = question()
-    for look in (
-        lambda: shown(asked.release(epsilon=1, delta=1e-6)),
-        lambda: sf.Table(asked.table._engine, "id").filter("k > 3"),
-    ):
-        kind, text = in_child(look)
-        assert kind is RefusalError
-        assert "call sf.scan there" in text
-    assert in_child(asked.table._engine.progress) is None
-    assert set(in_child(lambda: shown(release()))) == {"k", "n"}

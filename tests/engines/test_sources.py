@@ -2,7 +2,6 @@
 
 import re
 
-import adbc_driver_duckdb.dbapi
 import duckdb
 import pandas
 import polars
@@ -127,15 +126,6 @@ def test_every_source_has_the_same_rows(names, tmp_path):
     for name in names:
         (tmp_path / name).mkdir()
         assert exact(question(SOURCES[name](tmp_path / name))) == expected, name
-
-
-def test_a_cursor_of_adbc(tmp_path):
-    with adbc_driver_duckdb.dbapi.connect(database(tmp_path)) as connection, connection.cursor() as cursor:
-        with pytest.raises(EngineError, match="the cursor has no rows; execute a query first"):
-            question(cursor)
-        cursor.execute("SELECT * FROM rows")
-        asked = question(cursor)  # whose rows come once, and are kept
-        assert exact(asked) == exact(asked) == exact(question(TABLE))
 
 
 NO_TABLE = [

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import logging
 import re
-import sys
-import types
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,7 +15,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.spark.spark_engine import failed
-from sfumato.engines.spark.spark_tasks import _by_shard, shipped
+from sfumato.engines.spark.spark_tasks import _by_shard
 from sfumato.engines.worker_noise import stopped
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from tests.support.workers import LocalEngine
@@ -217,20 +215,6 @@ def test_times_are_read_in_the_zone_that_is_named_and_a_widened_key_is_given_bac
     settings({"spark.sql.session.timeZone": "UTC"})  # workers keep to the zone of the question
     found = sorted((int(row.k), row.h, row.day, row.wall) for row in frame.collect())
     assert found == [(k, 5, date(2024, 7, 2), 22) for k in (1, 2)]
-
-
-# What is sent to workers.
-def test_a_worker_without_a_module_says_so():
-    module = types.ModuleType("not_on_the_worker")
-    exec("def task(batches):\n    yield from batches\n", module.__dict__)
-    sys.modules["not_on_the_worker"] = module
-    try:
-        function = shipped(module.task)
-        assert list(function(iter([1]))) == [1]
-    finally:
-        del sys.modules["not_on_the_worker"]
-    with pytest.raises(RuntimeError, match="lack the module 'not_on_the_worker'; install"):
-        list(function(iter([])))
 
 
 def test_a_worker_with_another_duckdb_says_so():

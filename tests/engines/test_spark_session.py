@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-
 import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -64,39 +60,3 @@ def test_java_that_is_missing_or_too_old(machine, java, tmp_path, script, by, to
     machine.setenv(by, home if by == "JAVA_HOME" or not script else f"{home}/bin")
     with pytest.raises(EngineError if told else AssertionError, match=told or "Spark is started"):
         sfumato.spark.session()
-
-
-@pytest.mark.parametrize(
-    ("master", "setting", "variable", "run"),
-    [
-        ("local[*]", None, None, sys.executable),
-        ("spark://there:7077", None, None, "python3"),
-        ("yarn", "set", "given", "set"),
-    ],
-)
-def test_which_python_workers_run(machine, java, master, setting, variable, run):
-    """On other machines there need be nothing where this Python is."""
-    machine.setenv("JAVA_HOME", java(says("17.0.1")))
-    if variable:
-        machine.setenv("PYSPARK_PYTHON", variable)
-    conf = {"spark.pyspark.python": setting}
-    context = SimpleNamespace(master=master, pythonExec=variable or "python3", getConf=lambda: conf)
-    machine.setattr(SparkSession.Builder, "getOrCreate", lambda _: SimpleNamespace(sparkContext=context))
-    assert sfumato.spark.session().sparkContext.pythonExec == run
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("thread", [False, True])  # each thread of Python has one of Java
-def test_a_session_that_runs_is_given_again_and_says_what_it_can_no_longer_take(spark, settings, thread):
-    shuffles = "spark.sql.shuffle.partitions"
-    settings({shuffles: spark.conf.get(shuffles)})  # put back at the end
-
-    def ask():
-        config = {"spark.master": spark.sparkContext.master, "spark.ui.enabled": False, shuffles: 7}
-        assert sfumato.spark.session("again", config) is spark and spark.conf.get(shuffles) == "7"
-        for _ in range(2):
-            with pytest.warns(UserWarning, match="a session runs already.* spark.ui.port; stop it first"):
-                assert sfumato.spark.session("again", {"spark.ui.port": 4999}) is spark
-
-    with ThreadPoolExecutor(1) as another:
-        another.submit(ask).result() if thread else ask()
