@@ -140,7 +140,11 @@ class FastPath:
             self._reach = round_down(Fraction(1, 2) - self._margin(scale))
 
     def _margin(self, scale: Fraction) -> Fraction:
-        """Bound the distance of the fast path's values from the true ones and the reference's, in steps."""
+        """Bound the distance of the fast path's values from the true ones and the reference's, in steps.
+
+        The terms are the table's error of the noise, what the bounds and the centre lose when they become
+        floats, and roundings: 4.01 * 2^-53 of the value's size before the sum, and 2^-53 of both in it.
+        """
         found, unit, table = self._found, self._lattice.step, rounded_sampler.quantile_table(laplace)
         ends = (found.lower, found.upper)
         moved = max(abs(Fraction(f) - e) for f, e in zip(self._ends, ends, strict=True))

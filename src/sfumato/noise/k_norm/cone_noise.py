@@ -223,7 +223,13 @@ class SeparateNoise(Spelled, Vectors):
 
     @cached_property
     def unit_margins(self) -> list[Fraction]:
-        """Bounds of the float errors of separate noise at scale 1, by docs/proofs/k_norm.md."""
+        """Bounds of the float errors of separate noise at scale 1.
+
+        Laplace magnitudes of at most E are off by the table's e, so their sum by Me + M^2 E ρ. The choice of
+        the largest number takes U times M, off by 2Mρ; near a whole number it is not known. The fraction that
+        is left is taken in whole numbers, so it is off by M 2^-63, and as a float by ρ/2. Every place is thus
+        off by at most ρ for M up to 512, the spread by 2MEρ more, and scaling by three roundings.
+        """
         power, largest = self.cone.signed + 1, Fraction(self._table.largest)
         sums = power * Fraction(self._table.error) + power**2 * largest * Fraction(unit_roundoff)
         spread = power * largest * 2 * Fraction(unit_roundoff)
@@ -233,7 +239,12 @@ class SeparateNoise(Spelled, Vectors):
         return [own + other] * self.cone.units + [own] * power
 
     def closely(self, numbers: Sequence[Floats]) -> list[Floats]:
-        """Return closer bounds of the float errors of separate noise, in grid steps."""
+        """Return closer bounds of the float errors of separate noise, in grid steps.
+
+        With g such that no magnitude x is off by more than g(1 + x), a size S is off by g(M + S) + MSρ. A
+        number x is off by |x|/S of that, by Sρ for its place, and by at most 4ρ of itself. u - n adds
+        g(1 + |u - n|) and four roundings of S + |u - n|.
+        """
         power, scales, growth = self.cone.signed + 1, [float(s) for s in self.scales], self._table.growth
         at_1 = [np.abs(x) / scale for x, scale in zip(numbers, scales, strict=True)]
         rows = at_1[self.cone.units :]

@@ -82,10 +82,23 @@ class Cone:
         """Return the first coordinate of the cone with the same law: all signed numbers have one."""
         return min(coordinate, 1 + self.units)
 
-    # In floats, for many groups: all in units of L. The terms of margins are those of docs/proofs/k_norm.md.
+    # In floats, for many groups: all in units of L, with ρ for `unit_roundoff`.
 
     def margin(self, theta: float, tau: float) -> float:
-        """Bound the error of each coordinate of the cone's float points, in units of L."""
+        """Bound the error of each coordinate of the cone's float points, in units of L.
+
+        Without units that is `_edge_margin` where v is least: v^M is at least half of min(θ, 1 - θ)^M, or
+        else known to be at least 2^-12. n = θ - (1 - θ) ± (1 - v), with the sign of d in `_edge_margin`, is
+        continuous in d, so a wrong sign adds nothing. Less than 24 further roundings of numbers of at most 1
+        give all coordinates, the room of u, and their products with L and the scales.
+
+        With units that holds for u and R, with M + 1 in the place of M. Let R be off by e. One of λ' and μ'
+        is θ or 1 - θ, and the other is R less this, so n moves by at most 2 e and by as much as w = v/R, or
+        by e where n = RU - μ'. v, v - μ' and v - λ' move by as much as R and w. w = |T|^(1/M) of a place T
+        is off by ρ, as T is; by 2^-63 |T|^(1/M - 1)/M, as T is off by 2^-63, below 2.2ρ from |T| = 2^-16 on
+        (x 2^(-16 x) <= 1/(16 e ln 2)); and by the root's own error, c ρ. So all are off by at most 2 e and
+        (4 + c)ρ, and by less than 24 further roundings.
+        """
         power = self.dimensions
         if power == 1:
             return 24 * unit_roundoff
@@ -98,7 +111,12 @@ class Cone:
         )
 
     def closer_margins(self, theta: float, tau: float, numbers: Sequence[Floats]) -> list[Floats]:
-        """Bound the error of each coordinate of a cone's float points by the numbers themselves."""
+        """Bound the error of each coordinate of a cone's float points by the numbers themselves.
+
+        v = min(2θ - n, n + 2(1 - θ)), or R of u in its place, is off by e. A signed number s = vT is off by
+        |s| times e/v, or times e/R and (1 + c)ρ; by at most 3.2ρ for w and its own T; and by six roundings of
+        itself.
+        """
         first, power, share = numbers[0], self.dimensions, self._share_roundoffs
         if power == 1:
             return [np.full_like(first, 24 * unit_roundoff)]
@@ -230,7 +248,13 @@ def _edge_exactly(
 
 
 def _edge_margin(v: Floats, power: int) -> Floats:
-    """Bound the error of a cone's `_edge` by how steep the root is at v and above it."""
+    """Bound the error of a cone's `_edge` by how steep the root is at v and above it.
+
+    A word's place T in [-1, 1) is off by ρ + 2^-63, and T + 1 by ρ more. Powers of θ and 1 - θ, each factor
+    with a relative error of 1.0001 ρ, are off by at most 2Mρ. So y = (T + 1)(2 - θ^M - (1 - θ)^M)/2 is off by
+    (2M + 8)ρ, and v^M = 1 - |d|, with d = y - (1 - (1 - θ)^M), by (4M + 16)ρ. The root multiplies that by
+    v^(1 - M)/M and adds `_root_error`.
+    """
     steep = 1.001 * v ** (1 - power) / power
     return np.asarray(((4 * power + 16) * steep + _root_error(power)) * unit_roundoff)
 

@@ -113,7 +113,8 @@ class _GammaProposal:
     """A proposal in sampling the Gamma law by rejection.
 
     With d = shape - 1/3 and c^2 = 1/(9d), d (1 + cx)^3 has this law if x has a density proportional to
-    exp(g(x)), g(x) = 3d ln(1 + cx) - d (1 + cx)^3 + d. Now g(x) <= -x^2/2 <= 1/2 - |x|: x is a Laplace
+    exp(g(x)), g(x) = 3d ln(1 + cx) - d (1 + cx)^3 + d. With y = cx the derivative of g(x) + x^2/2 in y is
+    -3d y^3/(1 + y), so it is at most 0, its value at 0: g(x) <= -x^2/2 <= 1/2 - |x|. So x is a Laplace
     number, accepted with probability exp(g(x) - 1/2 + |x|), which is about 3/4 on average.
 
     Source:
@@ -188,7 +189,10 @@ def is_even(volume: Volume, groups: int) -> bool:
 
 
 class _EvenProposal:
-    """A uniform proposal in sampling θ - 1/2: V is largest at 1/2, as it is log-concave."""
+    """A uniform proposal in sampling θ - 1/2: V is largest at 1/2, as it is symmetric and log-concave.
+
+    By Brunn and Minkowski the root of V of the order of its dimension is concave in θ.
+    """
 
     def __init__(self, volume: Volume, groups: int, uniform: Stream) -> None:
         self._volume, self._groups = volume, groups
@@ -248,7 +252,9 @@ def log_of(uniform: Stream) -> LazyReal:
 def half_width_squared(volume: Volume) -> Fraction:
     """Return h^2, the squared half width of the Beta proposal, as large as is easily proved.
 
-    A positive power of the volume is at most 1/4 of the one before.
+    As x = (θ - 1/2)^2 is at most 1/4, a positive c x^j is at most c x^(j - 1)/4. From the last term down
+    to the second, each is replaced by that, or by 0 where it is negative, and added to the one before. For up
+    to 300 signed numbers what becomes of the second is negative.
     """
     above = Fraction(0)  # what is left of positive terms after negative ones
     for c in reversed(volume[2:]):
