@@ -3,8 +3,9 @@
     python tools/prose.py [--since REVISION] [--words] [file ...]
 
 Without files it reads README.md, CHANGELOG.md, CONTRIBUTING.md and docs/. With --since it reports only lines
-that a change since the revision adds. With --words it prints how many words each page has: all of them, with
-code, tables and formulas, and those of its sentences.
+that a change since the revision adds. With --words it prints two counts for each page. The first is of all
+words outside code blocks, with tables, and formulas as they are written: limits on pages mean this figure.
+The second is of sentences alone, where a formula or a name in code is one word.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 40  # words in a sentence
+CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)  # a block between fences
 
 # What not to write, as a regular expression, and what to write instead.
 WORDS = {
@@ -111,7 +113,7 @@ def main() -> int:
     total, sentences, wrong = 0, 0, 0
     for path in options.files or pages():
         text = path.read_text(encoding="utf-8")
-        total += (words := len(text.split()))
+        total += (words := len(re.sub(CODE, "", text).split()))
         if options.words:
             sentences += (own := sum(len(plain(block).split()) for _, block in blocks(text)))
             print(f"{words:7,} {own:7,} {path.resolve().relative_to(ROOT)}")

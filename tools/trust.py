@@ -83,7 +83,7 @@ BASE = (
     Part(
         "Certificate",
         "all",
-        "what it certifies is true of what the description says",
+        "each loss that it certifies follows from the description",
         (
             "certificate/certificate.py",
             "certificate/composition.py",
@@ -126,7 +126,7 @@ BASE = (
     Part(
         "Drawing",
         "all",
-        "it adds the noise that it describes to every exact number, and shows nothing else of them",
+        "it adds the described noise to every exact number, and shows nothing else about them",
         (
             "plan/group_measurement.py",
             "plan/noisy_statistics.py",
@@ -146,7 +146,7 @@ BASE = (
     Part(
         "Samplers, random source",
         "all",
-        "they draw their laws, exactly rounded, of words that nobody can guess",
+        "they draw their laws, exactly rounded, from random words that nobody can guess",
         (
             "noise/random_words.py",
             "noise/rounded_sampler.py",
@@ -164,7 +164,7 @@ BASE = (
     Part(
         "Statistics",
         "all",
-        "the numbers that they describe are those that engines are told to compute",
+        "engines compute the numbers that are described",
         (
             "transformations/statistics/__init__.py",
             "transformations/statistics/count.py",
@@ -179,7 +179,7 @@ BASE = (
     Part(
         "Contribution bounding in SQL",
         "all",
-        "each unit adds to each number at most what is described, whatever its rows are",
+        "each unit adds at most what is described to each number, whatever its rows are",
         (
             "engines/duckdb/bounding_sql.py",
             "transformations/row_sql.py",
@@ -200,7 +200,7 @@ BASE = (
     Part(
         "Row expressions",
         "all",
-        "an expression sees one row, has a value on every row, and never stops",
+        "an expression sees one row only, and has a value on every row without an error",
         (
             "engines/duckdb/expressions/*.py",
             "engines/duckdb/row_steps.py",
@@ -218,7 +218,7 @@ BASE = (
     Part(
         "Rows, sessions, errors",
         "all",
-        "no row stops a query, shows in an error, or changes how another row is read",
+        "no row stops a query, appears in an error, or changes how another row is read",
         (
             "engines/duckdb/duckdb_engine.py",
             "engines/duckdb/source_reader.py",
@@ -252,7 +252,7 @@ BASE = (
     Part(
         "Distinct values",
         DISTINCT,
-        "each unit brings at most as many values as are described",
+        "each unit contributes at most as many values as are described",
         (
             "transformations/statistics/distinct_values.py",
             "engines/duckdb/distinct_values.py",
@@ -262,7 +262,7 @@ BASE = (
     Part(
         "Quantiles, largest groups",
         QUANTILES,
-        "a choice among candidates follows the law that is described, whatever the counts are",
+        "a choice among candidates follows the described law, whatever the counts are",
         (
             "transformations/statistics/quantile_counts.py",
             "transformations/quantile_lattice.py",
@@ -279,7 +279,7 @@ BASE = (
     Part(
         "Totals, numbers over time",
         TOTALS,
-        "each level, and each step of time, gets the noise that is described",
+        "each level and each time step gets the described noise",
         (
             "query/group_totals.py",
             "exact/rollup.py",
@@ -304,7 +304,7 @@ BASE = (
     Part(
         "Tables made of tables",
         "joins, unions, windows, unit-local SQL, units of several columns",
-        "each row that is made belongs to the unit of the rows that it is made of",
+        "each derived row belongs to the same unit as the rows that it comes from",
         (
             "query/tables/combined_tables.py",
             "query/tables/shaped_tables.py",
@@ -398,7 +398,7 @@ BASE = (
     Part(
         "Stages on many machines",
         "Spark and Beam",
-        "the same statistics in parts, and the same noise however often a task runs",
+        "parts add up to the same statistics, and a repeated task draws the same noise",
         (
             "engines/duckdb/stages.py",
             *(
@@ -445,14 +445,14 @@ BASE = (
     Part(
         "Spark",
         "Spark",
-        "each shard comes to one task, whole; a release is computed once; no error quotes a row",
+        "each shard reaches one task, whole; a release is computed once; no error quotes a row",
         ("engines/spark/*.py",),
         ("tests/engines/test_spark.py", "tests/engines/test_spark_releases.py"),
     ),
     Part(
         "Beam",
         "Beam",
-        "each shard comes to one task, whole; no element stops another; a release is drawn once",
+        "each shard reaches one task, whole; no element stops another; a release is drawn once",
         (
             "engines/beam/beam_release.py",
             "engines/beam/beam_elements.py",
@@ -469,7 +469,7 @@ BASE = (
     Part(
         "Surveys",
         "surveys",
-        "the sample is stratified as described, and the noise of its numbers is what they describe",
+        "the sample is stratified as described, and its numbers get the described noise",
         ("measurements/stratified_survey.py", "transformations/stratified_design.py"),
         ("tests/measurements/test_stratified.py",),
     ),
@@ -477,8 +477,8 @@ BASE = (
 
 APART = (
     Apart(
-        "They choose what is drawn, from the question alone. The certificate reads the objects that draw, so "
-        "a mistake there is refused, or costs accuracy",
+        "Planning: chooses what is drawn, from the query alone. The certificate reads the objects that draw, "
+        "so a mistake there is refused, or costs accuracy",
         (
             "plan/*.py",
             "query/query.py",
@@ -494,7 +494,7 @@ APART = (
         near=True,
     ),
     Apart(
-        "They see noisy numbers alone, or laws of noise: outputs, error bars, files, receipts",
+        "Post-processing: sees only noisy numbers, or laws of noise (outputs, error bars, files, receipts)",
         (
             "release/*.py",
             "engines/duckdb/post_processing.py",
@@ -513,7 +513,7 @@ APART = (
         near=True,
     ),
     Apart(
-        "They say what goes on, and hand values on as they are: progress, logs, names in messages, cards",
+        "Reporting: passes values on unchanged (progress, logs, names in messages, rich display)",
         (
             "names/*.py",
             "display/*.py",
@@ -524,7 +524,7 @@ APART = (
         near=True,
     ),
     Apart(
-        "They look up what a question names. What they make, Python can ask as well, and the base judges it",
+        "SQL, the catalog and the Python API: build queries, which the base validates",
         (
             "dialect/*.py",
             "catalogs/*.py",
@@ -546,7 +546,7 @@ APART = (
         near=True,
     ),
     Apart(
-        "They make questions of questions, and see the noisy answers of these",
+        "Guidance and advice: derive further queries from a query, and see only their noisy answers",
         (
             "advice/*.py",
             "guidance/contribution_distribution.py",
@@ -566,7 +566,7 @@ APART = (
         near=True,
     ),
     Apart(
-        "They show exact numbers to the owner of the rows, and refuse a table that is opened for analysts",
+        "Tools for the owner of the rows: show exact numbers, and refuse a table that is opened for analysts",
         (
             "guidance/analysis.py",
             "guidance/non_private_analysis.py",
@@ -578,22 +578,23 @@ APART = (
         ),
     ),
     Apart(
-        "They make rows up, of which nothing is private",
+        "Dummy tables: make up rows, which are not private",
         ("engines/duckdb/dummy_source.py",),
         near=True,
     ),
     Apart(
-        "They add up releases, a promise of its own: a mistake there overdraws a budget, and leaves each "
-        "table with the epsilon that it states",
+        "Budgets over many releases, a separate promise: a mistake there overdraws a budget, but each table "
+        "keeps the epsilon that it states",
         ("budget/*.py",),
         near=True,
     ),
     Apart(
-        "They have the promises of the [threat model](threat-model.md), and release by the base",
+        "Service, client and command line: have the promises of the [threat model](threat-model.md), and "
+        "release through the base",
         ("service/*.py", "client/*.py", "cli/*.py", "certificate/*.py"),
     ),
     Apart(
-        "They are tools of their own, and no part of a release",
+        "Separate tools, which no release uses",
         (
             "audit/*.py",
             "testing/*.py",
@@ -618,7 +619,7 @@ APART = (
 
 EXCLUDED = (
     Excluded(
-        "Definitions of statistics in Python. Tests hold the SQL of every engine to them, and no "
+        "Definitions of statistics in Python. Tests compare the SQL of every engine with them, and no "
         "release runs them",
         (
             "transformations/grid.py::ValueGrid.centred",
@@ -645,8 +646,8 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "Privacy maps. The certificate computes the loss again, by formulas of its own, and a smaller "
-        "claim is refused",
+        "Privacy maps. The certificate computes the loss again with its own formulas, and refuses a "
+        "smaller claim",
         (
             "framework/contribution_bodies.py::*.size",
             "framework/contribution_bodies.py::*.split",
@@ -675,7 +676,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "They make the objects that draw, or choose among them, from the query alone. The certificate "
+        "Planning: makes the objects that draw, or chooses among them, from the query alone. The certificate "
         "reads these objects",
         (
             "exact/rollup.py::Rollup.squares",
@@ -726,7 +727,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "Tails, variances and tolerances of noise: for error bars and for accuracy",
+        "Tails, variances and tolerances of noise, for error bars and accuracy",
         (
             "noise/laws.py::*.variance",
             "noise/laws.py::Law.__repr__",
@@ -749,7 +750,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "They see noisy numbers alone",
+        "Post-processing, which sees only noisy numbers",
         (
             "measurements/stratified_survey.py::ProportionLimits",
             "measurements/stratified_survey.py::StratifiedProportion.*",
@@ -762,7 +763,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "Explanations, receipts, logs and notes: what a release is called and says of itself",
+        "Explanations, receipts, logs and notes, which name and describe a release",
         (
             "certificate/certificate.py::Proof.__repr__",
             "certificate/certificate.py::_rounded_up",
@@ -812,7 +813,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "For the owner of the rows alone, who sees exact numbers; or for made-up rows",
+        "For the owner of the rows, who may see exact numbers, or for made-up rows",
         (
             "engines/distributed_engine.py::DistributedEngine.contributions",
             "engines/distributed_engine.py::DistributedEngine.dummy",
@@ -837,7 +838,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "Tools of their own, and no part of a release of a table",
+        "Separate tools, which no release of a table uses",
         (
             "exact/outward_rounding.py::from_digits",
             "exact/outward_rounding.py::round_bits",
@@ -863,7 +864,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "They read or put together what a query asks. What they make, the base judges",
+        "Parsing: reads or assembles a query, which the base validates",
         (
             "dialect/syntax_tree.py::_inside",
             "dialect/syntax_tree.py::aggregates",
@@ -1073,15 +1074,15 @@ def table() -> str:
     rows += [f"| **all** | | | {len(base())} files | **{total():,}** | |", ""]
     plain = "counts, sums, means and variances, with Laplace or Gaussian noise,"
     rows.append(
-        f"A release of Parquet files or Arrow tables on one machine rests on {largest():,} of these lines at "
-        "most, as K-norm noise and noise of totals are never in one. "
-        f"One of {plain} rests on {total('all'):,}."
+        f"A release of Parquet files or Arrow tables on one machine rests on at most {largest():,} of these "
+        "lines, because K-norm noise and noise of totals never occur together. "
+        f"A release of {plain} rests on {total('all'):,}."
     )
-    why = ["| what is apart | modules |", "|---|---|"]
+    why = ["| not in the base | modules |", "|---|---|"]
     for one in APART:
         count = sum(m not in base() and apart(m) is one for m in modules())
         why.append(f"| {one.why} | {count:,} |")
-    less = ["| what does not count in modules of the base | definitions | lines |", "|---|---|---|"]
+    less = ["| in modules of the base, but not counted | definitions | lines |", "|---|---|---|"]
     for line in EXCLUDED:
         found = of_excluded(line)
         lines = sum(code_lines(m, tuple(n for o, n in found if o == m)) for m in {m for m, _ in found})
