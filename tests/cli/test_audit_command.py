@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -175,10 +174,8 @@ def test_the_example_of_the_docs(folder, run):
     """The module and the command of docs/cli.md; its noise comes from the operating system."""
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     section = page.partition("## Audit a mechanism")[2]
-    blocks = [
-        textwrap.dedent(b) for b in re.findall(r"(?:^    .*\n|^\n)+", section, re.MULTILINE) if b.strip()
-    ]
-    module, shell = blocks[0], blocks[1].strip().splitlines()
+    module, shell = re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    shell = shell.splitlines()
     (folder / "counts.py").write_text(module)
     try:
         done = run(*shlex.split(shell[0])[2:])

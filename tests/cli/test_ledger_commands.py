@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import runpy
 import shlex
 import shutil
@@ -164,13 +165,14 @@ def test_the_page_says_what_happens(tmp_path, run, monkeypatch):
     shutil.copytree(ROOT / "examples", "examples")
     runpy.run_path("examples/rwm5yr.py")["main"]()
     said = ""
-    for text in section.splitlines():
-        if text.startswith("    sfumato "):
+    for kind, block in re.findall(r"^```(\w+)\n(.*?)^```", section, re.M | re.S):
+        if kind == "text":
+            assert block.strip() in said
+        for text in block.splitlines() if kind == "sh" else ():
             done = run(*shlex.split(text)[1:])
             assert done.exit_code == 0, done.output
             said += done.stdout
-        elif text.startswith("    "):
-            assert text.strip() in said
+    assert said
 
 
 # Budgets.
