@@ -78,7 +78,7 @@ def main() -> None:
     names = ["ann", *(f"analyst{i}" for i in range(4))]  # of one at most 8 questions are answered at once
     with served(registry(), ["--workers", str(args.workers)], names) as service:
         token, *tokens = service.tokens
-        catalog = AnalystsCatalog.of(sf.catalog(service.folder / "registry.toml"))
+        catalog = AnalystsCatalog.from_catalog(sf.catalog(service.folder / "registry.toml"))
         budget = service.ledger.budget("registry", "ann")
 
         def near(text: str) -> object:

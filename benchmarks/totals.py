@@ -116,7 +116,7 @@ def measured(
     exact = alone.release(epsilon=10**6, noise="laplace").to_arrow()
     plan, totals = agreeing.plan(**budget), agreeing.query.totals
     truth = np.array(exact["n"].to_pylist(), float)
-    own = totals.of([exact.column(key).combine_chunks() for key in keys])
+    own = totals.for_keys([exact.column(key).combine_chunks() for key in keys])
     places = np.concatenate([np.full(len(own.rollup.sizes[i]), i) for i in own.shown])
     true = own.placed([own.rollup.totals(truth, i) for i in range(len(own.rollup.sets))])
     found: dict[str, list[Any]] = {"added up": [], "agreeing": [], "whole": []}

@@ -204,7 +204,7 @@ def test_an_interrupt_of_a_release(interrupted, monkeypatch, tmp_path):
 
 def test_an_interrupt_of_a_worker():
     query = question(sf.scan(ROWS, privacy_unit="id")).plan(epsilon=1).exact
-    stages = Stages.of(DuckDBEngine.open(ROWS), ROWS.schema, query, 1)
+    stages = Stages.prepare(DuckDBEngine.open(ROWS), ROWS.schema, query, 1)
     for given in (within_python, within_duckdb):
         with pytest.raises(KeyboardInterrupt) as raised:
             list(stages.partials(given()))
@@ -243,8 +243,8 @@ def test_memory_that_runs_out(monkeypatch):
 @pytest.mark.long
 def test_a_worker_that_fails(monkeypatch):
     asked = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
-    stages = Stages.of(DuckDBEngine.open(ROWS.schema.empty_table()), ROWS.schema, asked.plan.exact, 2)
-    work = pickle.loads(pickle.dumps(Work.of(asked.plan, stages)))
+    stages = Stages.prepare(DuckDBEngine.open(ROWS.schema.empty_table()), ROWS.schema, asked.plan.exact, 2)
+    work = pickle.loads(pickle.dumps(Work.prepare(asked.plan, stages)))
     bad = pa.table({"a": [MARK]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, bad.schema) as writer:

@@ -24,7 +24,7 @@ def picture() -> str:
     """Return the picture with its style inside it."""
     witness = audit(weak_count, epsilon=1, pairs=[([1.0], [])], max_samples=100_000).witness
     sides = ("one dataset", "other")
-    svg = direction(Bars.of(witness)["histogram"], Pair(witness.epsilon), "audit", sides).svg
+    svg = direction(Bars.from_witness(witness)["histogram"], Pair(witness.epsilon), "audit", sides).svg
     head, _, body = svg.partition(">")
     head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" width="560"')
     return f"{head}><style>{style()} svg {{ background: var(--paper); }}</style>{body}\n"

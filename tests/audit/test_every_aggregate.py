@@ -292,7 +292,7 @@ def lost(plan: Plan, one: Numbers, other: Numbers) -> Fraction:
             moves[margin.names[0]] = largest_move(margin, before, after)
         vectors.append([moves[name] for name in cone_of(plan.requirements.statistics).names])
     noise = replace(plan.measurement, selection=None, choices=()).map(1).epsilon(0)
-    return (found + noise * plan.metric.of(vectors)) / plan.epsilon
+    return (found + noise * plan.metric.vector_norm(vectors)) / plan.epsilon
 
 
 def of_places(table: Numbers, key: Any, leaves: Leaves) -> Counter[int]:

@@ -102,7 +102,7 @@ def test_every_value_is_counted_once(values, count):
 
 def test_intervals_and_predicate_by_hand():
     x, y = np.array([600, 300, 100]), np.array([100, 300, 600])
-    compared = Comparison.of(x, y, Pair(0.5, 0.01), samples=1000, confidence=0.95)
+    compared = Comparison.compare(x, y, Pair(0.5, 0.01), samples=1000, confidence=0.95)
     z = 2.3939797998185104  # the normal quantile of 1 - 0.05 / 6
     c = z / (2 * math.sqrt(1000))
     lower = (math.sqrt(0.6) - c) ** 2
@@ -111,7 +111,7 @@ def test_intervals_and_predicate_by_hand():
     assert compared.upper[0] == pytest.approx(upper)
     assert compared.failing.tolist() == [True, False, False]
     assert compared.epsilon_lower == pytest.approx(math.log((lower - 0.01) / upper))
-    swapped = Comparison.of(y, x, Pair(0.5, 0.01), samples=1000, confidence=0.95)
+    swapped = Comparison.compare(y, x, Pair(0.5, 0.01), samples=1000, confidence=0.95)
     assert swapped.failing.tolist() == [False, False, True]
 
 

@@ -194,7 +194,7 @@ class TestService:
         service = LocalService(tmp_path)
         answer = service.post("/v1/release", **body)
         assert answer.status_code != 200 and "certificate is refused" in answer.text
-        assert not service.budgets.of("ann").history
+        assert not service.budgets.charged_by("ann").history
 
 
 @pytest.mark.long

@@ -56,7 +56,7 @@ def question(keys=TOWNS, beyond="auto", rows=ROWS, **asked):
 
 def plan_of(question, limits, **options):
     """Return the plan of one point."""
-    return make_plan(limits._of(question.query), **options)
+    return make_plan(limits._limited(question.query), **options)
 
 
 def exact_outputs(plan, engine, salt):
@@ -157,7 +157,7 @@ def test_the_chance_to_be_shown_is_that_of_a_sum_of_coins():
         moments = [p.sum(), (p * (1 - p)).sum(), (p * (1 - p) * (1 - 2 * p)).sum()]
         got = chances(rule, *(np.array([m]) for m in moments))[0]
         assert got == pytest.approx(want, abs=0.005), coins
-    assert Share(2).of(5) == 0.4
+    assert Share(2).part(5) == 0.4
 
 
 def test_a_table_for_analysts_refuses_and_what_is_made_of_it():

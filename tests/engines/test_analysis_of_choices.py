@@ -144,7 +144,7 @@ def test_quantiles_are_those_of_rows_that_count_in_part(noise, few_draws):
             for groups in units.values():
                 here = groups.get(town, [])
                 limit = None if point.limits.groups == len(TOWNS) else point.limits.groups
-                part = Share(limit, scaled=True).of(len(groups))
+                part = Share(limit, scaled=True).part(len(groups))
                 each = min(1.0, point.limits.rows / max(len(here), 1))
                 pairs += [(x, part * each) for x in here if x is not None]
                 raw += [(x, 1.0) for x in here if x is not None]

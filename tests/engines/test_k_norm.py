@@ -81,8 +81,8 @@ def work_of(case: str, epsilon=1, confidence: float | None = None) -> Work:
     plan = question(case).plan(epsilon=epsilon, **budget(case))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("secrets.randbits", lambda bits: 7)  # the choice of a unit's groups
-        stages = Stages.of(DuckDBEngine.open(ROWS), ROWS.schema, plan.exact, SHARDS)
-    work = Work.of(plan, stages, confidence)
+        stages = Stages.prepare(DuckDBEngine.open(ROWS), ROWS.schema, plan.exact, SHARDS)
+    work = Work.prepare(plan, stages, confidence)
     return pickle.loads(pickle.dumps(replace(work, secret=SECRET)))
 
 

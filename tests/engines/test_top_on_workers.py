@@ -25,7 +25,7 @@ def table(sizes=SIZES):
 def shards_of(rows, query, shards):
     """The parts of each shard of groups, where each half of the rows went another way."""
     engine = sf.scan(rows.schema.empty_table(), privacy_unit="id")._engine
-    stages = replace(Stages.of(engine, rows.schema, query, shards), unit_shards=3)
+    stages = replace(Stages.prepare(engine, rows.schema, query, shards), unit_shards=3)
     half = rows.num_rows // 2
     units: dict[int, list[bytes]] = {}
     for part in (rows.slice(0, half), rows.slice(half)):
@@ -76,7 +76,7 @@ def test_workers_draw_what_one_machine_draws(keys, by):
     )
     plan = question.plan(epsilon=3, delta=1e-9)
     stages, groups = shards_of(rows, question._exact((question.statistic,)), 3)
-    work = TopWork.of(plan, stages)
+    work = TopWork.prepare(plan, stages)
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in groups.items()]
     (drawn,) = work.drawn_jointly(sent[::-1])
     (again,) = work.drawn_jointly(sent)

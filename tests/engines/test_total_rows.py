@@ -170,7 +170,7 @@ def test_all_numbers_of_a_release_are_of_the_same_rows(column: str) -> None:
     query, matched = ExactQuery((), "unit", (), None, 1, statistics, total_rows=1), statistics[0].names[0]
     found, staged = Counter[tuple[int, int]](), set()
     local = DuckDBEngine.open(PAIRS)
-    prepared = Stages.of(local, PAIRS.schema, query, 1)
+    prepared = Stages.prepare(local, PAIRS.schema, query, 1)
     for salt in range(8):
         (row,) = pa.Table.from_batches(local.statistics(query, 100, salt)).to_pylist()
         found[row[matched] - 1, row[statistics[1].names[0]]] += 1

@@ -45,7 +45,7 @@ def test_the_noise_does_not_depend_on_how_batches_were_cut(monkeypatch, size):
 
 def test_each_work_has_secrets_of_its_own():
     plan, _ = plan_and_statistics()
-    works = [Work.of(plan, SimpleNamespace(has_trees=False)) for _ in range(2)]
+    works = [Work.prepare(plan, SimpleNamespace(has_trees=False)) for _ in range(2)]
     assert len({each for work in works for each in (work.secret, work.release)}) == 4  # fewer: chance 2^-253
 
 

@@ -125,21 +125,25 @@ def test_gaussian_tails_are_enclosed(x, bits):
 def test_enclosures_hold_what_they_stand_for():
     numbers = [Fraction(-7, 3), Fraction(-1, 9), Fraction(0), Fraction(1, 7), Fraction(5, 2)]
     for a in numbers:
-        one = Enclosure.of(a, 64)
+        one = Enclosure.around(a, 64)
         assert abs(one).holds(abs(a)) and (-one).holds(-a) and one.times(Fraction(1, 3)).holds(a / 3)
         for b in numbers:
-            other = Enclosure.of(b, 64)
+            other = Enclosure.around(b, 64)
             assert (one + other).holds(a + b) and (one - other).holds(a - b) and (one * other).holds(a * b)
             assert one.or_less(other).holds(min(a, b))
             if b > 0:
                 assert (one / other).holds(a / b)
-    third = Enclosure.of(Fraction(1, 3), 64)
+    third = Enclosure.around(Fraction(1, 3), 64)
     assert third.power(3).root(3).holds(Fraction(1, 3)) and third.log().exp().holds(Fraction(1, 3))
     assert (
-        Enclosure.of(Fraction(5, 2), 64).rounded() == 3 and Enclosure.of(Fraction(-5, 2), 64).rounded() == -2
+        Enclosure.around(Fraction(5, 2), 64).rounded() == 3
+        and Enclosure.around(Fraction(-5, 2), 64).rounded() == -2
     )
-    assert Enclosure.between(1, 3, -1, 64).rounded() is None and Enclosure.of(Fraction(7, 2), 64).floor() == 3
+    assert (
+        Enclosure.between(1, 3, -1, 64).rounded() is None
+        and Enclosure.around(Fraction(7, 2), 64).floor() == 3
+    )
     assert is_less(
-        lambda bits: Enclosure.of(Fraction(1, 3), bits),
-        lambda bits: Enclosure.of(Fraction(1, 3) + Fraction(1, 2**300), bits),
+        lambda bits: Enclosure.around(Fraction(1, 3), bits),
+        lambda bits: Enclosure.around(Fraction(1, 3) + Fraction(1, 2**300), bits),
     )

@@ -72,7 +72,7 @@ def test_the_logarithm_of_the_density_moves_by_at_most_1(body, groups, k):
             moved, sign = x.tolist(), int(rng.choice([-1, 1]))
             for g in rng.permutation(groups)[:k]:
                 moved[g] = [a + sign * b for a, b in zip(moved[g], own[rng.integers(len(own))], strict=True)]
-            one, other = (metric.of(place) for place in (x.tolist(), moved))
+            one, other = (metric.vector_norm(place) for place in (x.tolist(), moved))
             most = max(most, abs(one - other))
         assert most == 1
 

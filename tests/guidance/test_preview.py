@@ -126,7 +126,7 @@ def test_every_aggregate_has_a_preview():
     for name, aggregate in asked.items():
         beside = {"s": NUMBERS["s"], "n": NUMBERS["n"]} if name == "ratio" else {}
         one = question({**beside, name: aggregate})
-        found = SimulatedGroups.of(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
+        found = SimulatedGroups.draw(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
         errors, widths = found.errors(0.95), found.bars(0.95)
         assert tuple(errors) == tuple(widths) == one.output_names
         for output in one.output_names:

@@ -287,4 +287,4 @@ def test_no_date_and_no_digit_is_beyond_a_digest(values):
     for column in columns:
         table = pa.table({"a": column})
         assert len({table_digest(table.slice(i, 1)) for i in range(len(values))}) == len(values)
-        assert Receipt((Fraction(1), Fraction(0)), {}, Answer._of(table)).verify(table).ok
+        assert Receipt((Fraction(1), Fraction(0)), {}, Answer._from_table(table)).verify(table).ok

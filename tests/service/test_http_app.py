@@ -183,10 +183,10 @@ def test_a_source_that_is_gone_is_named_to_the_owner_alone(tmp_path, caplog):
 def test_privacy_units_of_different_kinds_have_no_common_budget():
     monthly = {"source": VISITS, "privacy_unit": ["id", "year"]}
     with pytest.raises(CatalogError, match="made of different parts"):
-        AnalystsCatalog.of(
+        AnalystsCatalog.from_catalog(
             sf.catalog({"tables": {"a": {"source": VISITS, "privacy_unit": "id"}, "b": monthly}})
         )
-    assert AnalystsCatalog.of(sf.catalog({"tables": {"monthly": monthly, "again": monthly}}))
+    assert AnalystsCatalog.from_catalog(sf.catalog({"tables": {"monthly": monthly, "again": monthly}}))
 
 
 def test_tables_are_open_for_releases_alone(service):

@@ -55,13 +55,13 @@ def test_ask_and_see(browser, clinic, tmp_path):
     tab.click("#form-add")  # an average of the first column with bounds
     tab.wait("document.querySelectorAll('#expected tbody tr').length === 2")
     assert "±" in text(tab, "#expected") and "docvis" in text(tab, "#expected")
-    assert clinic.budgets.of("ann").spent == (0, 0)  # the errors were free
+    assert clinic.budgets.charged_by("ann").spent == (0, 0)  # the errors were free
     assert priced(tab) == "Ask, and spend epsilon 1"
     assert "epsilon 5 of 5 left" in text(tab, "#left")
     picture(tab, "page-question", tmp_path)
     tab.click("#release")
     answered(tab)
-    assert clinic.budgets.of("ann").spent == (1, 0)
+    assert clinic.budgets.charged_by("ann").spent == (1, 0)
     assert "epsilon 4 of 5 left" in tab.wait("/4 of 5/.test(document.getElementById('left').textContent) && document.getElementById('left').textContent")  # fmt: skip
     cells = "[...document.querySelectorAll('#answer tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
     rows = tab.evaluate(cells)
@@ -75,7 +75,7 @@ def test_ask_and_see(browser, clinic, tmp_path):
     before = text(tab, "#answer")
     tab.reload()
     tab.wait("!document.getElementById('answer').hidden")
-    assert text(tab, "#answer") == before and clinic.budgets.of("ann").spent == (1, 0)
+    assert text(tab, "#answer") == before and clinic.budgets.charged_by("ann").spent == (1, 0)
 
 
 @pytest.mark.long
@@ -96,13 +96,13 @@ def test_what_is_not_private_is_refused(browser, clinic):
             assert text(tab, "#marks mark") == marked
         # What is marked stands where the text has it: nothing is lost of it, or moved.
         assert tab.evaluate("document.getElementById('marks').textContent.startsWith(document.getElementById('sql').value)")  # fmt: skip
-    assert clinic.budgets.of("dora").spent == (0, 0) and tab.evaluate("document.getElementById('answer').hidden")  # fmt: skip
+    assert clinic.budgets.charged_by("dora").spent == (0, 0) and tab.evaluate("document.getElementById('answer').hidden")  # fmt: skip
     write(tab, COUNT.format(1))
     priced(tab)
     tab.click("#try")
     answered_dummy = "/^Answered.*made-up rows/.test(document.getElementById('status').textContent)"
     tab.wait(answered_dummy)
-    assert "answer about nobody" in text(tab, "#answer") and clinic.budgets.of("dora").spent == (0, 0)
+    assert "answer about nobody" in text(tab, "#answer") and clinic.budgets.charged_by("dora").spent == (0, 0)
     harmless(tab, clinic)
 
 
@@ -119,13 +119,13 @@ def test_two_tabs_run_out_of_one_budget(browser, clinic):
     assert "more than is left" in text(other, "#error-text")
     other.wait("/0.4 of 1 left/.test(document.getElementById('left').textContent)")
     assert "n, visits" in text(other, "#history") and other.evaluate("document.getElementById('answer').hidden")  # fmt: skip
-    assert clinic.budgets.of("bob").spent[0] == pytest.approx(0.6)
+    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.6)
     # Two clicks on one button ask once.
     write(other, COUNT.format(0.3))
     priced(other)
     other.evaluate("document.getElementById('release').click(); document.getElementById('release').click()")
     answered(other)
-    assert clinic.budgets.of("bob").spent[0] == pytest.approx(0.9)
+    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.9)
     # What one spends, the other sees when it is looked at again.
     one.send("Page.bringToFront")
     one.wait("/0.1 of 1 left/.test(document.getElementById('left').textContent)")
@@ -154,7 +154,7 @@ def test_an_answer_that_a_reload_lost_comes_and_is_paid_once(browser, clinic, mo
         go.set()
     tab.wait("!document.getElementById('answer').hidden")
     answered(tab)
-    assert clinic.budgets.of("cleo").spent[0] == 1.0
+    assert clinic.budgets.charged_by("cleo").spent[0] == 1.0
     assert tab.evaluate("sessionStorage.getItem('sfumato.pending')") is None
     harmless(tab, clinic)
 
@@ -186,7 +186,7 @@ def test_names_and_values_are_no_markup(browser, tmp_path):
         tab.wait(
             "/^Ask again, for nothing: the answer of entry [0-9]+$/.test(document.getElementById('release').textContent)"
         )
-        assert hostile.budgets.of("ann").spent[0] == 2
+        assert hostile.budgets.charged_by("ann").spent[0] == 2
         write(tab, f"SELECT {MARKUP}")
         tab.wait("!document.getElementById('error').hidden")
         assert tab.evaluate("window.hacked === undefined && document.querySelectorAll('img, script:not([src])').length === 0")  # fmt: skip
@@ -214,10 +214,12 @@ def test_whoever_comes_next_sees_nothing(browser, clinic):
     tab.key("Enter")
     tab.wait("/^eve/.test(document.getElementById('left').textContent)")
     until = time.monotonic() + 60
-    while not clinic.budgets.of("fay").history and time.monotonic() < until:
+    while not clinic.budgets.charged_by("fay").history and time.monotonic() < until:
         time.sleep(0.05)
     priced(tab)
-    assert clinic.budgets.of("fay").history and tab.evaluate("document.getElementById('answer').hidden")
+    assert clinic.budgets.charged_by("fay").history and tab.evaluate(
+        "document.getElementById('answer').hidden"
+    )
     kept = tab.evaluate("JSON.stringify(sessionStorage)")
     assert clinic.tokens["fay"] not in kept and "sfumato.answer" not in kept
     assert "fay" not in text(tab, "body")

@@ -51,7 +51,7 @@ class Shop:
         self.desk = self.desk_of(sf.catalog(folder / "catalog.toml"))
 
     def desk_of(self, catalog):
-        return QueryService(AnalystsCatalog.of(catalog), self.budgets, {"threads": 1})
+        return QueryService(AnalystsCatalog.from_catalog(catalog), self.budgets, {"threads": 1})
 
     def asks(self, text=ASK, analyst="ann", media=JSON, desk=None, **given):
         job = QueryRequest("release", analyst, text=text, media=media, **given)

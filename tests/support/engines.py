@@ -127,7 +127,7 @@ class StagedEngine:
     def statistics(self, query, batch_rows: int) -> Iterator[pa.RecordBatch]:
         chance, read = self._random, self._local.reads(query)
         rows = self._rows.select(read)
-        stages = Stages.of(self._local, rows.schema, query, chance.randint(1, 4))
+        stages = Stages.prepare(self._local, rows.schema, query, chance.randint(1, 4))
         stages = pickle.loads(pickle.dumps(stages))  # as workers get it
         cuts = sorted(chance.choices(range(rows.num_rows + 1), k=chance.randint(0, 3)))
         parts = [

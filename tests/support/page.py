@@ -46,7 +46,7 @@ def serving(folder: Path, catalog: Path, epsilon: int | None = None) -> Iterator
         ledger.grant("registry", name, epsilon=own if epsilon is None else epsilon, delta="1e-5")
     tokens = Tokens(folder / "tokens.db")
     budgets = opened_budgets(str(folder / "budget.db"), "registry")
-    desk = QueryService(AnalystsCatalog.of(sf.catalog(str(catalog))), budgets, {"threads": 1})
+    desk = QueryService(AnalystsCatalog.from_catalog(sf.catalog(str(catalog))), budgets, {"threads": 1})
     secrets = {name: tokens.create(name) for name in PEOPLE}
     made = server(
         Service(Inline(lambda: desk), tokens, Limits(), PAGE), Settings(catalog=str(catalog), port=0)

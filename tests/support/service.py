@@ -69,7 +69,7 @@ class Budgets:
     def __init__(self, epsilon: Any) -> None:
         self.epsilon, self.made = epsilon, dict[str | None, sf.Budget]()
 
-    def of(self, analyst: str | None) -> sf.Budget:
+    def charged_by(self, analyst: str | None) -> sf.Budget:
         if analyst not in self.made:
             self.made[analyst] = sf.Budget(self.epsilon, "1e-3", composition="adding")
         return self.made[analyst]
@@ -99,7 +99,7 @@ class LocalService:
         **limits: Any,
     ) -> None:
         self.folder, self.tokens = folder, Tokens(folder / "tokens.db")
-        self.catalog = AnalystsCatalog.of(sf.catalog({"tables": declared}))
+        self.catalog = AnalystsCatalog.from_catalog(sf.catalog({"tables": declared}))
         self.budgets: Any = self._with_ledger(epsilon) if ledger else Budgets(epsilon)
         self.desk = QueryService(self.catalog, self.budgets, {"threads": 1})
         self.app = Service(Inline(lambda: self.desk), self.tokens, Limits(**limits), PAGE)

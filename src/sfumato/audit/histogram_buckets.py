@@ -115,7 +115,7 @@ class Comparison:
     claim: Pair
 
     @classmethod
-    def of(
+    def compare(
         cls, counts: Codes, neighbour_counts: Codes, claim: Pair, *, samples: int, confidence: float
     ) -> Comparison:
         """Compare the bucket counts of two samples of equal size.
@@ -130,7 +130,7 @@ class Comparison:
 
         >>> from sfumato.audit.claims import Pair
         >>> x, y = np.array([800, 200]), np.array([200, 800])
-        >>> Comparison.of(x, y, Pair(1.0), samples=1000, confidence=0.95).failing
+        >>> Comparison.compare(x, y, Pair(1.0), samples=1000, confidence=0.95).failing
         array([ True, False])
 
         Source:

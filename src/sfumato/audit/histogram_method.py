@@ -297,7 +297,7 @@ class Run:
     def _worst(self, counts: tuple[Codes, Codes], pair: Pair) -> int | None:
         """Return the histogram bucket that breaks the predicate most, if more fail than are tolerated."""
         confidence = self.method.confidence
-        compared = Comparison.of(counts[0], counts[1], pair, samples=self.samples, confidence=confidence)
+        compared = Comparison.compare(counts[0], counts[1], pair, samples=self.samples, confidence=confidence)
         if pair.delta == self.delta:
             self.epsilon_lower = max(self.epsilon_lower, compared.epsilon_lower)
         failing = compared.failing

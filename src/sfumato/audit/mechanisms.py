@@ -46,7 +46,7 @@ class Raised:
         kind: name of the exception's type.
         message: its text, cut to 200 characters.
 
-    >>> Raised.of(ValueError("no rows"))
+    >>> Raised.from_error(ValueError("no rows"))
     Raised(kind='ValueError', message='no rows')
     """
 
@@ -54,7 +54,7 @@ class Raised:
     message: str = field(default="")
 
     @classmethod
-    def of(cls, error: BaseException) -> Raised:
+    def from_error(cls, error: BaseException) -> Raised:
         """Return the output that stands for an exception of a mechanism.
 
         Args:
@@ -390,7 +390,7 @@ class _Calls:
         except (MechanismError, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever is raised, by SystemExit too, is an output
-            return Raised.of(error)
+            return Raised.from_error(error)
 
 
 class _Worker:

@@ -132,7 +132,7 @@ def _event(report: Report, witness: Witness) -> Html:
 def _sides(witness: Witness) -> Html:
     claim = Pair(witness.epsilon, witness.delta)
     figures = []
-    for kind, bars in Bars.of(witness).items():
+    for kind, bars in Bars.from_witness(witness).items():
         for name, shares, one, other in (
             ("direct", bars, "first", "second"),
             ("swapped", bars.swapped, "second", "first"),

@@ -72,7 +72,7 @@ class Bars:
     what: str
 
     @classmethod
-    def of(cls, witness: Witness) -> dict[str, Bars]:
+    def from_witness(cls, witness: Witness) -> dict[str, Bars]:
         """Return the bars of a witness's pictures: its histogram if it has one, and its event."""
         n = witness.samples
         seen, other = (round(f * n) for f in (witness.frequency, witness.neighbour_frequency))
@@ -121,7 +121,7 @@ def direction(bars: Bars, claim: Pair, name: str, sides: tuple[str, str]) -> Fig
     """
     p = np.array(bars.counts) / bars.samples
     bound = np.array([bound_at(claim, q / bars.samples) for q in bars.others])
-    compared = Comparison.of(
+    compared = Comparison.compare(
         np.array(bars.counts), np.array(bars.others), claim, samples=bars.samples, confidence=_CONFIDENCE
     )
     over, surely = p > bound, compared.failing

@@ -241,7 +241,7 @@ class DistributedEngine:
         """Prepare the stages that workers run for a query; only columns that are read are sent."""
         if not self._leaves:
             read = pa.schema([self._rows.field(name) for name in self._local.reads(query)])
-            return Stages.of(self._local, read, query, shards)
+            return Stages.prepare(self._local, read, query, shards)
         leaves, key_joins = self._followed
         tables = [
             sent(leaf.relation, leaf.schema, _arrow(leaf), leaf.unit, leaf.with_unit) for leaf in leaves

@@ -580,12 +580,14 @@ def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
     moved = []
     for claim in claims:
         names = set(claim.output_domain.coordinates)  # type: ignore[attr-defined]
-        pair = [{key: _of(numbers.get(key, nothing), names) for key in keys} for numbers in (before, after)]
+        pair = [
+            {key: _selected(numbers.get(key, nothing), names) for key in keys} for numbers in (before, after)
+        ]
         moved.append(Fraction(claim.output_metric.distance(*pair)) / Fraction(claim.map(1)))
     return max(moved)
 
 
-def _of(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
+def _selected(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
     """Return the checked numbers of some coordinates."""
     return {key: n for key, n in numbers.items() if (key[0] if isinstance(key, tuple) else key) in names}
 

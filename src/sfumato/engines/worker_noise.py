@@ -53,7 +53,7 @@ class LastStage:
     release: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     @classmethod
-    def _of(cls, plan: Plan[Any, Any], stages: Stages, secret: Secret | None, **options: Any) -> Self:
+    def _prepare(cls, plan: Plan[Any, Any], stages: Stages, secret: Secret | None, **options: Any) -> Self:
         certified([plan])
         if (found := sealed(secret)) is not None:
             options["secret"] = found
@@ -79,7 +79,7 @@ class Work(LastStage):
     bias: Bias = UNBIASED
 
     @classmethod
-    def of(
+    def prepare(
         cls, plan: Plan, stages: Stages, confidence: float | None = None, secret: Secret | None = None
     ) -> Work:
         """Prepare the workers' noise of one release.
@@ -92,7 +92,7 @@ class Work(LastStage):
         """
         if confidence is not None:
             check_error_columns(plan, confidence)
-        return cls._of(plan, stages, secret, confidence=confidence, bias=plan.bias)
+        return cls._prepare(plan, stages, secret, confidence=confidence, bias=plan.bias)
 
     def released(self, shard: int, payloads: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield a worker's noisy outputs of one shard of groups; at least one batch."""
@@ -221,13 +221,15 @@ class TopWork(LastStage):
     places: int = 1
 
     @classmethod
-    def of(cls, plan: Plan[Top, TopMeasurement], stages: Stages, secret: Secret | None = None) -> TopWork:
+    def prepare(
+        cls, plan: Plan[Top, TopMeasurement], stages: Stages, secret: Secret | None = None
+    ) -> TopWork:
         """Prepare the workers' noise of a release of the largest groups.
 
         Raises:
             QueryError: the secret is not there, and its fingerprint was not given.
         """
-        return cls._of(plan, stages, secret)
+        return cls._prepare(plan, stages, secret)
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
         """Return what one shard of groups sends to the worker that draws the largest groups."""

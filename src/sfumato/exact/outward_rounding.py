@@ -231,7 +231,7 @@ class Enclosure:
         low, high: the ends; infinite ones are admitted.
         bits: the precision of what is computed from it.
 
-    >>> third = Enclosure.of(1, 64) / Enclosure.of(3, 64)
+    >>> third = Enclosure.around(1, 64) / Enclosure.around(3, 64)
     >>> third.holds(Fraction(1, 3)), (third + third).rounded(), (third + third - third).below(third)
     (True, 1, None)
     """
@@ -241,9 +241,9 @@ class Enclosure:
     bits: Final[int]
 
     @staticmethod
-    def of(number: Fraction | int, bits: int) -> Enclosure:
+    def around(number: Fraction | int, bits: int) -> Enclosure:
         """Enclose a rational number in an outward-rounded interval of `bits` bits."""
-        return _of(number, bits)
+        return _enclose(number, bits)
 
     @staticmethod
     def between(low: int, high: int, exponent: int, bits: int) -> Enclosure:
@@ -287,7 +287,7 @@ class Enclosure:
 
     def times(self, factor: Fraction | int) -> Enclosure:
         """Multiply the interval by a rational number, rounding outward."""
-        return self * Enclosure.of(factor, self.bits)
+        return self * Enclosure.around(factor, self.bits)
 
     def power(self, exponent: int) -> Enclosure:
         """Return the outward-rounded interval of a power of a number of at least 0.
@@ -339,7 +339,7 @@ class Enclosure:
 
     def floor(self) -> int | None:
         """Return the floor of all of the interval; None where it is not a single whole number."""
-        return (self - Enclosure.of(Fraction(1, 2), self.bits)).rounded()
+        return (self - Enclosure.around(Fraction(1, 2), self.bits)).rounded()
 
     def nearest(self) -> tuple[float, Fraction]:
         """Return a float near the enclosed number, and the largest distance between them."""
@@ -349,7 +349,7 @@ class Enclosure:
 
 
 @lru_cache(1 << 10)
-def _of(number: Fraction | int, bits: int) -> Enclosure:
+def _enclose(number: Fraction | int, bits: int) -> Enclosure:
     down, up = directed(bits)
     return Enclosure(convert(number, down), convert(number, up), bits)
 

@@ -118,16 +118,16 @@ class KNormDistance(Spelled, GroupMetric):
             if not {*a, *b} <= set(names):
                 return math.inf
             vectors.append([a.get(name, 0) - b.get(name, 0) for name in names])
-        return self.of(vectors)
+        return self.vector_norm(vectors)
 
-    def of(self, vectors: Sequence[Sequence[int | Fraction]]) -> Fraction:
+    def vector_norm(self, vectors: Sequence[Sequence[int | Fraction]]) -> Fraction:
         """Return the K-norm of the groups' vectors.
 
         Args:
             vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
 
         >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
-        >>> KNormDistance(body).of([(1, 30), (-1, -12)])
+        >>> KNormDistance(body).vector_norm([(1, 30), (-1, -12)])
         Fraction(2, 1)
         """
         return self.norm([self.body.sides(vector) for vector in vectors])

@@ -67,7 +67,7 @@ def check(query: Query) -> None:
             )
     quantiles = {n for name, a in query.aggregates if isinstance(a, Quantiles) for n in a.outputs(name)}
     for name, aggregate in query.aggregates:
-        if isinstance(aggregate, Derived) and quantiles & set(aggregate.of):
+        if isinstance(aggregate, Derived) and quantiles & set(aggregate.inputs):
             raise QueryError(
                 f"analyze: {name} is made of a quantile, and what is expected of it is not known; leave it "
                 "out"
@@ -160,7 +160,7 @@ def analysed(
             "with_columns derives"
         )
     settings = [
-        _Setting(limits, make_plan(limits._of(query), **options), engine)
+        _Setting(limits, make_plan(limits._limited(query), **options), engine)
         for limits in grid(query, groups, rows, total_rows, bounds)
     ]
     asked = _asked(query, settings)
@@ -217,7 +217,7 @@ class _Setting:
     @cached_property
     def draws(self) -> dict[str, Floats]:
         """Draws of the noise of each statistic of this setting's plan."""
-        made = SimulatedGroups.of(self.plan, self.engine, 1, 1, DRAWS)
+        made = SimulatedGroups.draw(self.plan, self.engine, 1, 1, DRAWS)
         return {name: noise[:DRAWS] for name, noise in made.draws.items()}
 
     def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:

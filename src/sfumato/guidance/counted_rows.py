@@ -35,17 +35,17 @@ class Columns:
 
     def row(self, sql: str) -> str:
         """Return the name of a column of each row, for its SQL."""
-        return self._of(self.rows, sql)
+        return self._select(self.rows, sql)
 
     def pair(self, sql: str) -> str:
         """Return the name of a column of each unit and group, for the SQL of an aggregate of their rows."""
-        return self._of(self.pairs, sql)
+        return self._select(self.pairs, sql)
 
     def end(self, sql: str) -> str:
         """Return the name of a column that is computed last, from the numbers of a unit's rows and groups."""
-        return self._of(self.ends, sql)
+        return self._select(self.ends, sql)
 
-    def _of(self, known: dict[str, str], sql: str) -> str:
+    def _select(self, known: dict[str, str], sql: str) -> str:
         # The same SQL has the same name wherever it stands, so that what is the same is asked once.
         return known.setdefault(sql, self._names(f"of_{sha256(sql.encode()).hexdigest()[:16]}"))
 

@@ -319,7 +319,7 @@ def _bounds(plan: Plan) -> list[Bound]:
     summed = {s.column for s in plan.statistics if isinstance(s, UnitSum)}
     found: dict[Bound, None] = {}
     for _, asked in plan.query.measured:
-        of = asked.of if isinstance(asked, Weighted) else asked
+        of = asked.aggregate if isinstance(asked, Weighted) else asked
         for column, lower, upper in of.bounds if of.clamps(plan.query.schema) else ():
             per_unit = isinstance(of, Sum) and column in summed
             for name, at in (("lower", lower), ("upper", upper)):

@@ -326,7 +326,7 @@ def with_bounds(plan: Plan, name: str, times: float) -> dict[str | None, float]:
 def _bounded(plan: Plan, name: str) -> Any:
     """Return the aggregate that has the bounds on which an expected error depends."""
     asked = dict(plan.query.aggregates)[name].each
-    return asked.of if isinstance(asked, Weighted) else asked
+    return asked.aggregate if isinstance(asked, Weighted) else asked
 
 
 def _squared(aggregate: Aggregate) -> bool:

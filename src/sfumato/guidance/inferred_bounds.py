@@ -305,7 +305,7 @@ class Values:
     magnitudes: tuple[Fraction, Fraction] | None
 
     @classmethod
-    def of(cls, asked: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
+    def from_aggregate(cls, asked: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
         """Return the values that an aggregate with automatic bounds bounds."""
         one, known = asked.placeholder, (asked.lower, asked.upper, asked.magnitudes)
         by_rows = cls(asked.column, False, *known)
@@ -313,7 +313,7 @@ class Values:
             return by_rows
         shared = rows == 1 and one.per is None
         if shared and any(
-            cls.of(a, rows, ()) == by_rows for a in beside if not isinstance(a.placeholder, Sum)
+            cls.from_aggregate(a, rows, ()) == by_rows for a in beside if not isinstance(a.placeholder, Sum)
         ):
             return by_rows
         return cls(asked.column, True, *known)
@@ -414,7 +414,7 @@ def open_values(aggregates: Aggregates, rows: int | None) -> dict[str, Values]:
         rows: its limit of rows.
     """
     automatic = {name: a for name, a in aggregates if isinstance(a, Automatic)}
-    return {name: Values.of(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
+    return {name: Values.from_aggregate(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
 
 
 def bounded(aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fraction]]) -> Aggregates:

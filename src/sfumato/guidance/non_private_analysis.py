@@ -47,7 +47,7 @@ class Limits(TextCard):
     bounds: tuple[tuple[str, Bounds], ...] = ()
     total_rows: int | None = None
 
-    def _of(self, query: Query) -> Query:
+    def _limited(self, query: Query) -> Query:
         """Return a query with these limits and bounds of the analysis."""
         given = dict(self.bounds)
 

@@ -138,7 +138,7 @@ def previewed(
             widths = bars(plan, engine, size, each, confidence, powers)
             errors = dict(widths)
             if many := _many(plan, confidence):
-                groups = SimulatedGroups.of(plan, engine, size, each, many, powers=powers)
+                groups = SimulatedGroups.draw(plan, engine, size, each, many, powers=powers)
                 errors |= groups.errors(confidence)
             columns["epsilon"].append(float(plan.epsilon))
             columns["units"].append(size)
@@ -221,7 +221,7 @@ def _at_bounds(
     means = [e.name for e in plan.requirements.estimates if e.kind == "mean" and widths.get(e.name)]
     if not means:
         return {}
-    ends = [SimulatedGroups.of(plan, engine, units, rows, FEW, end).bars(confidence) for end in _ENDS]
+    ends = [SimulatedGroups.draw(plan, engine, units, rows, FEW, end).bars(confidence) for end in _ENDS]
     return {name: max(end[name] for end in ends) / widths[name] for name in means}
 
 

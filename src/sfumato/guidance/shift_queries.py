@@ -118,13 +118,13 @@ class ShiftQueries:
         self.made = Counting(self.names, self.query.schema, self.limits)
         known: dict[str, ShiftFormula] = {}
         for name, aggregate in self.query.measured:
-            if self._shifts(aggregate.each):
-                known |= {one.output: one for one in self._of(name, aggregate.each)}
+            if self._may_shift(aggregate.each):
+                known |= {one.output: one for one in self._shifts(name, aggregate.each)}
                 self.left += [one for one in aggregate.outputs(name) if one not in known]
         self.questions += known.values()
         for name, aggregate in self.query.aggregates:
             if isinstance(aggregate, Derived) and any(
-                one in known or one in self.left for one in aggregate.of
+                one in known or one in self.left for one in aggregate.inputs
             ):
                 made = self._derived(name, aggregate, known)
                 self.questions += [] if made is None else [made]
@@ -147,22 +147,22 @@ class ShiftQueries:
             return asked.aggregate.outputs(name)
         return tuple(f"{name}[{i}]" for i in range(len(asked.vector)))
 
-    def _shifts(self, aggregate: Aggregate) -> bool:
+    def _may_shift(self, aggregate: Aggregate) -> bool:
         """Whether limits or bounds may shift an output, so that queries are needed."""
         limits = self.limits.keys() - (set() if self._by_row(aggregate) else {"rows"})
         return bool(limits or aggregate.clamps(self.query.schema) or aggregate.limits_values)
 
     def _by_row(self, aggregate: Aggregate) -> bool:
         """Whether an aggregate's shift is a matter of rows; otherwise each unit counts once in a group."""
-        of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
+        of = aggregate.aggregate if isinstance(aggregate, Weighted) else aggregate
         if isinstance(of, Sum):
             return of.column not in {s.column for s in self.plan.statistics if isinstance(s, UnitSum)}
         return of.needs_rows
 
-    def _of(self, name: str, aggregate: Aggregate) -> list[ShiftFormula]:
+    def _shifts(self, name: str, aggregate: Aggregate) -> list[ShiftFormula]:
         """Return the shifts of an aggregate, and add the queries that they need."""
         weights = aggregate.weights if isinstance(aggregate, Weighted) else None
-        of = aggregate.of if isinstance(aggregate, Weighted) else aggregate
+        of = aggregate.aggregate if isinstance(aggregate, Weighted) else aggregate
         by_row = self._by_row(aggregate)
         if isinstance(of, CountDistinct):
             return [self._distinct(name, of)]
@@ -436,4 +436,4 @@ class ShiftQueries:
         if output in self.left:
             return None
         name, aggregate = next((n, a) for n, a in self.query.measured if output in a.outputs(n))
-        return next(one for one in self._of(name, aggregate.each) if one.output == output)
+        return next(one for one in self._shifts(name, aggregate.each) if one.output == output)

@@ -125,7 +125,7 @@ def _asked(query: Query) -> dict[str, Aggregate]:
 def _of_column(aggregate: Aggregate, column: str) -> Aggregate:
     """Return the aggregate that a simulated column's values follow from, without its weights."""
     if isinstance(aggregate, Weighted) and column != aggregate.weights.column:
-        return aggregate.of
+        return aggregate.aggregate
     return aggregate
 
 
@@ -202,7 +202,7 @@ def bars(
         confidence: of the error bars.
         powers: of values by column, as `powers_of` returns it.
     """
-    return SimulatedGroups.of(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
+    return SimulatedGroups.draw(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class SimulatedGroups:
     numbers: tuple[Mapping[str, Floats], ...]
 
     @classmethod
-    def of(
+    def draw(
         cls,
         plan: Plan,
         engine: Engine[Any],

@@ -149,10 +149,10 @@ class Share:
         """Whether a random choice decides which contributions of a unit count."""
         return self.total is not None or (self.groups is not None and not self.scaled)
 
-    def of(self, groups: int) -> float:
+    def part(self, groups: int) -> float:
         """Return the share of a unit's contribution that counts if it is in so many groups.
 
-        >>> Share(1).of(3) == 1 / 3, Share(1, scaled=True).of(3) == 349525 / 2**20, Share(4).of(3)
+        >>> Share(1).part(3) == 1 / 3, Share(1, scaled=True).part(3) == 349525 / 2**20, Share(4).part(3)
         (True, True, 1.0)
         """
         if self.groups is None or groups <= self.groups:

@@ -174,7 +174,7 @@ class LevelNoises(Noises):
         reach = reach + sum((size * self.off[n] for n, size in sizes.items()), np.zeros(1))
         return np.asarray(copies * reach * (1 + 2.0**-40))
 
-    def of(self, total: int, weights: Mapping[str, float]) -> LevelSum:
+    def law(self, total: int, weights: Mapping[str, float]) -> LevelSum:
         """Return the law of a weighted sum of the level noise of one total.
 
         Args:

@@ -386,14 +386,14 @@ class Design:
 
         A sum of weights alone is that of weights beside values, where the same rows have these.
         """
-        if isinstance(aggregate.of, BoundedAggregate):
-            return aggregate.weights, aggregate.of.block
+        if isinstance(aggregate.aggregate, BoundedAggregate):
+            return aggregate.weights, aggregate.aggregate.block
         for _, other in self.query.measured:
-            if isinstance(other, Weighted) and isinstance(other.of, BoundedAggregate):
-                column = other.of.column
+            if isinstance(other, Weighted) and isinstance(other.aggregate, BoundedAggregate):
+                column = other.aggregate.column
                 same = aggregate.column == column or (aggregate.column is None and not self.missing(column))
                 if same and other.weights == aggregate.weights:
-                    return aggregate.weights, other.of.block
+                    return aggregate.weights, other.aggregate.block
         return aggregate.weights, aggregate.column
 
     def weighted(self, aggregate: Weighted) -> WeightedSum:

@@ -269,7 +269,7 @@ def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
     if not (whole and e.whole):
         return replace(e, whole=False)
     asked = dict(query.aggregates)[e.name]
-    of = asked.of if isinstance(asked, Weighted) else asked
+    of = asked.aggregate if isinstance(asked, Weighted) else asked
     signed = isinstance(of, Sum) and of.lower < 0
     return replace(e, lower=-math.inf if signed else 0.0, upper=math.inf)
 

@@ -51,7 +51,7 @@ class Bars:
         Args:
             bias: what limits and bounds can change in the numbers.
         """
-        around = f" around statistics {bias.of}" if bias.of else ""
+        around = f" around statistics {bias.basis}" if bias.basis else ""
         if self.sampling:
             return f"the noise and the sampling error{around}"
         return f"the noise{around}, not sampling error"
@@ -83,7 +83,7 @@ class Bias:
         remedy: what to write for an estimate; "" where nothing gives one.
         estimated: whether the release has diagnostics, which estimate it.
 
-    >>> bool(Bias()), Bias(bounds=True).of
+    >>> bool(Bias()), Bias(bounds=True).basis
     (False, 'of the clamped values')
     """
 
@@ -104,7 +104,7 @@ class Bias:
         return Bias(self.limits or other.limits, self.bounds or other.bounds, remedy, estimated)
 
     @property
-    def of(self) -> str:
+    def basis(self) -> str:
         """What the exact statistics under the error bars are of, if that is not simply the rows."""
         return (
             "of the clamped values" if self.bounds else "of the rows within the limits" if self.limits else ""

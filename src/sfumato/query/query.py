@@ -261,7 +261,7 @@ class Query:
         derived = [(name, a) for name, a in self.aggregates if isinstance(a, Derived)]
         known = [n for name, a in self.measured for n in a.outputs(name)] if derived else []
         for name, aggregate in derived:
-            for of in aggregate.of:
+            for of in aggregate.inputs:
                 if of in known:
                     continue
                 if isinstance(dict(self.aggregates).get(of), Derived):

@@ -65,7 +65,7 @@ class Answer:
     sha256: str
 
     @classmethod
-    def _of(cls, table: pa.Table) -> Self:
+    def _from_table(cls, table: pa.Table) -> Self:
         """Return the digests of a released table and its columns."""
         whole, each = digests(table)
         columns = [

@@ -218,7 +218,7 @@ def _footer(
     bars: Bars,
 ) -> str:
     epsilon, delta = release.spent
-    of = release.bias.of
+    of = release.bias.basis
     lines = [
         f"Error bars: {bars.confidence * 100:g}%, {bars._numbers}; they cover {bars._covers(UNBIASED)}.",
         *([f"Numbers {of}; does{NO_BIAS[4:]}."] if of else []),

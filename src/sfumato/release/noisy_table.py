@@ -561,8 +561,8 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         given = self._bars_beside(errors, confidence, simultaneous, sampling)
         if given is not None:
             self._check_bars(given)
-        answer = Answer._of(self.to_arrow())
-        bars = None if given is None else Answer._of(self._with_bars(given))
+        answer = Answer._from_table(self.to_arrow())
+        bars = None if given is None else Answer._from_table(self._with_bars(given))
         return Receipt(
             self._spent,
             self.canonical(),

@@ -209,16 +209,16 @@ class Receipt(Displayed):
             raise ValueError("its answer is missing")
         made = cls(
             ExactCost(_fraction(spent["epsilon"]), _fraction(spent["delta"])),
-            _of(dict, given["plan"]),
+            _typed(dict, given["plan"]),
             None if answer is None else _answer(answer),
             None if bars is None else _answer(bars),
-            _of(str, given["sfumato"]),
-            _of(bool, given["dummy"]),
-            _of(bool, given["unsafe_words"]),
+            _typed(str, given["sfumato"]),
+            _typed(bool, given["dummy"]),
+            _typed(bool, given["unsafe_words"]),
             given["ledger"],
-            _of(str, given.get("bias", "")),
-            _of(dict, given["description"]) if described else None,
-            {name: _of(str, given["certified"][name]) for name in ("epsilon", "delta")}
+            _typed(str, given.get("bias", "")),
+            _typed(dict, given["description"]) if described else None,
+            {name: _typed(str, given["certified"][name]) for name in ("epsilon", "delta")}
             if described
             else None,
         )
@@ -447,14 +447,14 @@ def _answer_content(answer: Answer | None) -> dict[str, Any] | None:
 
 def _answer(given: Mapping[str, Any]) -> Answer:
     fields = ("name", "type", "sha256")
-    columns = tuple(ColumnDigest(*(_of(str, one[name]) for name in fields)) for one in given["columns"])
-    rows = _of(int, given["rows"])
+    columns = tuple(ColumnDigest(*(_typed(str, one[name]) for name in fields)) for one in given["columns"])
+    rows = _typed(int, given["rows"])
     if rows < 0 or isinstance(rows, bool) or len({c.name for c in columns}) < len(columns):
         raise ValueError("rows or columns of the answer are none")
-    return Answer(rows, columns, _of(str, given["sha256"]))
+    return Answer(rows, columns, _typed(str, given["sha256"]))
 
 
-def _of(kind: type[_Kind], value: object) -> _Kind:
+def _typed(kind: type[_Kind], value: object) -> _Kind:
     """Return a field of a receipt with the type that it must have."""
     if not isinstance(value, kind):
         raise TypeError
@@ -463,6 +463,6 @@ def _of(kind: type[_Kind], value: object) -> _Kind:
 
 def _fraction(text: object) -> Fraction:
     """Return an exact cost from a receipt; refuse an exponent, whose digits may take all memory."""
-    if not _NUMBER.fullmatch(_of(str, text)):
+    if not _NUMBER.fullmatch(_typed(str, text)):
         raise ValueError("what was spent is no number")
     return Fraction(str(text))

@@ -38,7 +38,7 @@ class AnalystsCatalog(Catalog):
     """The catalog that analysts of a service see: its tables allow releases and nothing exact."""
 
     @classmethod
-    def of(cls, catalog: Catalog) -> AnalystsCatalog:
+    def from_catalog(cls, catalog: Catalog) -> AnalystsCatalog:
         """Return the same catalog for analysts.
 
         Raises:

@@ -154,7 +154,7 @@ class QueryResponse:
 class Budgets(Protocol):
     """The budgets of one dataset, by analyst, as the query service charges them."""
 
-    def of(self, analyst: str | None) -> Budget:
+    def charged_by(self, analyst: str | None) -> Budget:
         """Return the budget that an analyst's queries charge; for None the budget of all.
 
         Raises:
@@ -215,7 +215,7 @@ class QueryService:
     def _dummy(self) -> AnalystsCatalog:
         """The catalog with made-up rows, on which queries can be tried."""
         try:
-            return AnalystsCatalog.of(self.catalog.dummy())
+            return AnalystsCatalog.from_catalog(self.catalog.dummy())
         except (CatalogError, EngineError):
             raise QueryError(_NO_DUMMY) from None
 
@@ -253,7 +253,7 @@ class QueryService:
             epsilon, delta = trial.spent
             found = {"explanation": str(trial.explain()), "notes": []}
             found["previews"] = self._previews(asked, job)
-        budget = self.budgets.of(job.analyst)
+        budget = self.budgets.charged_by(job.analyst)
         same = None if job.dummy else self._same(asked, trial, job)
         found["repeats"] = None
         if same is not None and isinstance(budget, LedgerBudget):
@@ -281,7 +281,7 @@ class QueryService:
         if (sent := self._sent_before(job)) is not None:
             return sent
         try:
-            budget = self.budgets.of(job.analyst)
+            budget = self.budgets.charged_by(job.analyst)
             if isinstance(budget, LedgerBudget) and job.key is not None:
                 budget = budget._keyed(_digest(job))
             asked = self._asked(job)
@@ -319,7 +319,7 @@ class QueryService:
         budget = None
         if job.key is not None:
             with suppress(BudgetError):
-                budget = self.budgets.of(job.analyst)
+                budget = self.budgets.charged_by(job.analyst)
         if not isinstance(budget, LedgerBudget):
             return None
         found = budget._paid_answer(key=_digest(job))
@@ -331,7 +331,7 @@ class QueryService:
 
     def _answer(self, job: QueryRequest) -> QueryResponse:
         """Respond with a kept answer, to its payer."""
-        budget = self.budgets.of(job.analyst)
+        budget = self.budgets.charged_by(job.analyst)
         found = budget._paid_answer(entry=job.entry) if isinstance(budget, LedgerBudget) else None
         if found is None or found.body is None or found.entry is None:
             return refused(QueryError(_NO_ANSWER.format(job.entry)), 404)
@@ -369,7 +369,7 @@ class QueryService:
     def _budget(self, job: QueryRequest) -> QueryResponse:
         """Respond with an analyst's budget."""
         analyst = None if job.everybody else job.analyst
-        budget = self.budgets.of(analyst)
+        budget = self.budgets.charged_by(analyst)
         pairs = {"total": budget.total, "spent": budget.spent}
         found = {name: dict(zip(("epsilon", "delta"), pair, strict=True)) for name, pair in pairs.items()}
         remaining = budget.remaining._asdict()
@@ -377,13 +377,13 @@ class QueryService:
 
     def _ready(self, _: QueryRequest) -> QueryResponse:
         """Respond that the ledger can be read; no analyst's budget is looked up."""
-        self.budgets.of(None).remaining  # noqa: B018  raises where the ledger cannot be read
+        self.budgets.charged_by(None).remaining  # noqa: B018  raises where the ledger cannot be read
         return _json({"status": "ready"})
 
     def _history(self, job: QueryRequest) -> QueryResponse:
         """Respond with the paid queries of an analyst."""
         analyst = None if job.everybody else job.analyst
-        budget = self.budgets.of(analyst)
+        budget = self.budgets.charged_by(analyst)
         return _json({"analyst": analyst, "history": [_spent_to_json(one) for one in budget.history]})
 
 

@@ -53,7 +53,7 @@ class LedgerBudgets:
     ledger: Ledger
     dataset: str
 
-    def of(self, analyst: str | None) -> Budget:
+    def charged_by(self, analyst: str | None) -> Budget:
         """Return the ledger budget that an analyst's queries charge; for None the budget of all.
 
         Raises:
@@ -160,7 +160,7 @@ def make_query_service(settings: Settings) -> QueryService:
         CatalogError, EngineError: tables are not as declared, or cannot be opened.
         BudgetError: the ledger has no budget for them.
     """
-    declared = AnalystsCatalog.of(catalog(settings.catalog))
+    declared = AnalystsCatalog.from_catalog(catalog(settings.catalog))
     declared.described(**settings.limits)  # what is wrong with a table is the owner's to hear, and now
     return QueryService(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
 

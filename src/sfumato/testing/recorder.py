@@ -114,14 +114,14 @@ def _noiseless_top_release(words: Words) -> Callable[..., None]:
 
 
 def _noiseless_top_work(words: Words) -> Any:
-    """Return a `TopWork.of` that makes work for workers which draw a top-k release without noise."""
-    original = TopWork.of
+    """Return a `TopWork.prepare` that makes work for workers which draw a top-k release without noise."""
+    original = TopWork.prepare
 
-    def of(cls: type[TopWork], *given: Any, **options: Any) -> TopWork:
+    def prepare(cls: type[TopWork], *given: Any, **options: Any) -> TopWork:
         made = original(*given, **options)
         return replace(made, measurement=_noiseless_top(made.measurement, words))
 
-    return classmethod(of)
+    return classmethod(prepare)
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,14 @@ class WatchedWork(Work):
 
 
 def _watched_work(change: Callable[[WatchedWork], WatchedWork]) -> Any:
-    """Return a `Work.of` whose work records what workers draw; `change` sets where, or with which words."""
-    original = Work.of
+    """Return a `Work.prepare` that records what workers draw; `change` sets where, or with which words."""
+    original = Work.prepare
 
-    def of(cls: type[Work], *given: Any, **options: Any) -> WatchedWork:
+    def prepare(cls: type[Work], *given: Any, **options: Any) -> WatchedWork:
         made = original(*given, **options)
         return change(WatchedWork(**{f.name: getattr(made, f.name) for f in fields(made)}))
 
-    return classmethod(of)
+    return classmethod(prepare)
 
 
 def seeded_words(seed: int | str | None = None) -> SeededWords:
@@ -217,9 +217,9 @@ def noise_free() -> Iterator[None]:
 
     with ExitStack() as undone:
         undone.enter_context(_replaced(Release, "__init__", without_noise))
-        undone.enter_context(_replaced(Work, "of", _watched_work(still)))
+        undone.enter_context(_replaced(Work, "prepare", _watched_work(still)))
         undone.enter_context(_replaced(TopRelease, "__init__", _noiseless_top_release(words)))
-        undone.enter_context(_replaced(TopWork, "of", _noiseless_top_work(words)))
+        undone.enter_context(_replaced(TopWork, "prepare", _noiseless_top_work(words)))
         yield
 
 
@@ -285,7 +285,7 @@ class RecordedTop:
     truth: pa.Table
 
     @classmethod
-    def of(cls, release: TopRelease, exact: pa.Table) -> RecordedTop:
+    def record(cls, release: TopRelease, exact: pa.Table) -> RecordedTop:
         """Record the exact numbers of the largest groups, which come in steps."""
         question = release.question
         numbers = [int(n) * release.plan.measurement.step for n in exact.columns[-1].to_pylist()]
@@ -422,7 +422,7 @@ def recording() -> Iterator[Recorder]:
     recorder, original, drawn = Recorder(), Release._noisy, TopRelease._drawn
 
     def recorded_top(self: TopRelease, exact: pa.Table) -> Any:
-        recorder.releases.append(RecordedTop.of(self, exact))
+        recorder.releases.append(RecordedTop.record(self, exact))
         return drawn(self, exact)
 
     def recorded(self: Release, batch: pa.RecordBatch) -> Any:
@@ -447,7 +447,7 @@ def recording() -> Iterator[Recorder]:
                 def here(work: WatchedWork) -> WatchedWork:
                     return replace(work, folder=str(made.folder))
 
-                with _replaced(Work, "of", _watched_work(here)):
+                with _replaced(Work, "prepare", _watched_work(here)):
                     made.result = before(self, plan, **options)
                 return made.result
 

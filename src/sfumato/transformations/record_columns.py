@@ -122,7 +122,7 @@ class Records:
 class Bounds(Spelled):
     """Bounds of a column of records: they move inward to members of a kind of numbers.
 
-    >>> Bounds.of("clamp", 0.5, "9/4", int)
+    >>> Bounds.parse("clamp", 0.5, "9/4", int)
     Bounds(kind=int, lower=1, upper=2)
     """
 
@@ -131,7 +131,7 @@ class Bounds(Spelled):
     upper: Fraction
 
     @classmethod
-    def of(cls, where: str, lower: object, upper: object, kind: NumberKind) -> Bounds:
+    def parse(cls, where: str, lower: object, upper: object, kind: NumberKind) -> Bounds:
         """Take the bounds of a column of records from the parameters of the constructor `where`."""
         check_number_kind(where, kind)
         below, above = as_fraction(lower, f"{where}: lower"), as_fraction(upper, f"{where}: upper")
@@ -272,7 +272,7 @@ def clamp(
     Source:
         A projection onto an interval is 1-Lipschitz. Proof: docs/proofs/clamp.md.
     """
-    bounds = Bounds.of("clamp", lower, upper, kind)
+    bounds = Bounds.parse("clamp", lower, upper, kind)
     low, high = kind(bounds.lower), kind(bounds.upper)
 
     def clamped(number: Number) -> Number:

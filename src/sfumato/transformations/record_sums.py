@@ -98,7 +98,7 @@ def variance(
         "Snapping mechanism notes", 7.2, with the largest value for odd n put right. Proof:
         docs/proofs/variance.md.
     """
-    bounds, size = Bounds.of("variance", lower, upper, kind), known_size("variance", size, least=2)
+    bounds, size = Bounds.parse("variance", lower, upper, kind), known_size("variance", size, least=2)
     return _spread(
         Records("variance", bounds.domain, size, metric),
         size,
@@ -145,7 +145,7 @@ def covariance(
         pair = listed("covariance", name, given)
         if len(pair) != 2:
             raise ParameterError(f"covariance: {name}", pair, "a pair (lower, upper)")
-        sides.append(Bounds.of(f"covariance: {name}", *pair, kind))
+        sides.append(Bounds.parse(f"covariance: {name}", *pair, kind))
     records = Records("covariance", ProductDomain(tuple(side.domain for side in sides)), size, metric)
     widths = sides[0].width * sides[1].width
     return _spread(
@@ -196,7 +196,7 @@ def mean(
     Source:
         Triangle inequality. Proof: docs/proofs/mean.md.
     """
-    bounds, size = Bounds.of("mean", lower, upper, kind), known_size("mean", size)
+    bounds, size = Bounds.parse("mean", lower, upper, kind), known_size("mean", size)
     records = Records("mean", bounds.domain, size, metric)
     return records.total(
         AtomDomain(Fraction, bounds.lower, bounds.upper),
@@ -239,7 +239,7 @@ def bounded_sum(
     Source:
         Triangle inequality. Proof: docs/proofs/bounded_sum.md.
     """
-    bounds = Bounds.of("bounded_sum", lower, upper, kind)
+    bounds = Bounds.parse("bounded_sum", lower, upper, kind)
     records = Records("bounded_sum", bounds.domain, size, metric)
     whole = kind is int
     output = AtomDomain(int if whole else Fraction)

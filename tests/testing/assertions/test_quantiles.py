@@ -239,7 +239,7 @@ def test_the_law_is_that_of_all_choices(rows):
     plan = question.plan(epsilon=1, noise="k_norm")
     (choice,), (e,) = plan.measurement.choices, plan.requirements.estimates
     values = [i * i % 9 for i in range(rows)]
-    chosen = Chosen.of(choice, e, values, "x")
+    chosen = Chosen.from_choice(choice, e, values, "x")
     steps = 1 << -choice.leaves.exponent
 
     def distance(target, place):

@@ -168,7 +168,7 @@ def closeness(
         checks = list(_of_values(values, law))
     elif isinstance(law, VectorLaw):
         step, values, checks = None if grid is None else positive(grid, "grid"), sample, []
-        for name, projected, of_it in law.of(sample):
+        for name, projected, of_it in law.projected(sample):
             own = _numbers(projected, f"projection {name!r}", _ROW)
             checks += [replace(c, name=f"{name}: {c.name}") for c in _of_numbers(own, of_it, step, alpha)]
     elif isinstance(law, Law) or callable(law):

@@ -201,13 +201,13 @@ class VectorLaw:
     >>> from scipy.stats import gamma, laplace
     >>> total = lambda x: abs(x).sum(axis=1), gamma(3).cdf
     >>> law = VectorLaw({"first": (lambda x: x[:, 0], laplace.cdf), "L1": total})
-    >>> [(name, numbers) for name, numbers, _ in law.of(np.ones((1, 3)))]
+    >>> [(name, numbers) for name, numbers, _ in law.projected(np.ones((1, 3)))]
     [('first', array([1.])), ('L1', array([3.]))]
     """
 
     projections: Mapping[str, tuple[Projection, Law | Cdf]]
 
-    def of(self, sample: Any) -> list[tuple[str, NDArray[Any], Law | Cdf]]:
+    def projected(self, sample: Any) -> list[tuple[str, NDArray[Any], Law | Cdf]]:
         """Return the numbers and the law of each projection of a sample of vectors.
 
         Args:

@@ -106,7 +106,7 @@ class Pooled:
     all: Counts
 
     @classmethod
-    def of(cls, x: NDArray[Any], y: NDArray[Any]) -> Pooled:
+    def pool(cls, x: NDArray[Any], y: NDArray[Any]) -> Pooled:
         """Pool two samples of the same type."""
         values, place = np.unique(np.concatenate([x, y]), return_inverse=True)
         counts = [np.bincount(part, minlength=len(values)) for part in (place[: len(x)], place)]
@@ -128,7 +128,7 @@ class Pooled:
 
 def compared(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
     """Yield the checks of two samples of the same type, each valid for draws of any one law."""
-    pooled = Pooled.of(x, y)
+    pooled = Pooled.pool(x, y)
     below = np.cumsum(pooled.mine), np.cumsum(pooled.all)
     total = int(below[1][-1])
     cuts = _at(below[1], np.arange(1, CELLS) * total / CELLS)

@@ -240,7 +240,7 @@ class _Search:
     """The falsifier's search: the best pairs of inputs so far, each with the state that it was built from."""
 
     def __init__(self, transformation: Transformation, room: Fraction, pairs: Pairs, budget: int) -> None:
-        self.of, self.room, self.pairs, self.budget = transformation, room, pairs, budget
+        self.transformation, self.room, self.pairs, self.budget = transformation, room, pairs, budget
         self.enough = budget  # pairs to try; fewer once a violation is found
         self.best: list[tuple[State, Falsification]] = []
         self.given: list[Falsification] = []
@@ -280,10 +280,10 @@ class _Search:
     def _judged(self, one: Any, other: Any) -> Falsification | None:
         """Measure how far apart a pair's outputs lie; None where the falsifier may not use the pair."""
         self.tried += 1
-        inside = self.of.input_domain.contains
+        inside = self.transformation.input_domain.contains
         if not (inside(one) and inside(other)):
             return None
-        apart = self.of.input_metric.distance(one, other)
+        apart = self.transformation.input_metric.distance(one, other)
         if not apart <= self.room:
             return None
         self.judged += 1
@@ -291,18 +291,18 @@ class _Search:
         for value in (one, other):
             swapped = (one, other) if value is one else (other, one)
             try:
-                outputs.append(self.of(value))
+                outputs.append(self.transformation(value))
             except Exception as error:
                 return self._failed("error", swapped, (error, None))
-            if not self.of.output_domain.contains(outputs[-1]):
+            if not self.transformation.output_domain.contains(outputs[-1]):
                 return self._failed("output", swapped, (outputs[-1], None))
-        distance = self.of.output_metric.distance(*outputs)
+        distance = self.transformation.output_metric.distance(*outputs)
         at, bound = self.room, self._claim(self.room)
         if distance <= bound and apart < self.room and distance > self._claim(Fraction(apart)):
             at, bound = Fraction(apart), self._claim(Fraction(apart))
         broken = distance > bound
         found = Falsification(
-            self.of.name,
+            self.transformation.name,
             broken,
             "distance" if broken else None,
             (one, other),
@@ -320,18 +320,20 @@ class _Search:
     def _failed(self, failure: str, inputs: tuple[Any, Any], outputs: tuple[Any, Any]) -> Falsification:
         bound = self._claim(self.room)
         return Falsification(
-            self.of.name, True, failure, inputs, outputs, self.room, math.inf, bound, math.inf
+            self.transformation.name, True, failure, inputs, outputs, self.room, math.inf, bound, math.inf
         )
 
     def _claim(self, d_in: Fraction) -> Distance:
         if d_in not in self.claims:
-            self.claims[d_in] = self.of.map(d_in)
+            self.claims[d_in] = self.transformation.map(d_in)
         return self.claims[d_in]
 
     def replayed(self, inputs: tuple[Any, Any], bound: Distance) -> Distance | None:
         """Return the ratio of a falsified claim in exact rationals; None where floats are needed."""
-        outputs = exact_outputs(self.of.function, inputs)
-        return None if outputs is None else _ratio(self.of.output_metric.distance(*outputs), bound)
+        outputs = exact_outputs(self.transformation.function, inputs)
+        return (
+            None if outputs is None else _ratio(self.transformation.output_metric.distance(*outputs), bound)
+        )
 
 
 def _ratio(distance: Distance, bound: Distance) -> Distance:

@@ -171,7 +171,7 @@ class Journal:
         check_name(version, "version")
 
         def work(connection: Connection, at: datetime, day: date) -> None:
-            self._ledger._of(connection, dataset, None, day)
+            self._ledger._checked_accounts(connection, dataset, None, day)
             journal_lines.append(connection, self._where, "data", at, dataset, None, version=version)
 
         self._ledger._change(work)

@@ -351,9 +351,9 @@ class Ledger(Displayed, SuggestingArguments, Owned):
 
     def _kept(self, dataset: str, analyst: str | None) -> tuple[LedgerAccount, ...]:
         """Return the ledger's accounts that a query must fit: over all analysts, then the analyst's own."""
-        return self._read(lambda connection, day: self._of(connection, dataset, analyst, day))
+        return self._read(lambda connection, day: self._checked_accounts(connection, dataset, analyst, day))
 
-    def _of(
+    def _checked_accounts(
         self, connection: Connection, dataset: str, analyst: str | None, day: date
     ) -> tuple[LedgerAccount, ...]:
         """Return the ledger's accounts that a query must fit, read and checked in a transaction."""
@@ -403,7 +403,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
                 return BudgetError(
                     "idempotency-key: the request with this key is paid already; send it again for its answer"
                 )
-            before = self._of(connection, dataset, analyst, day)
+            before = self._checked_accounts(connection, dataset, analyst, day)
             after = [kept._after(paid) for kept in before]
             full = [was for was, kept in zip(before, after, strict=True) if not kept.account._fits]
             if full:

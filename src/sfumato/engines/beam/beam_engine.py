@@ -217,7 +217,7 @@ class BeamEngine(DistributedEngine):
         from sfumato.engines.beam.beam_rows import sealed_apart
 
         stages = self.stages(plan.exact, positive_int(shards, "shards"))
-        work = TopWork.of(plan, stages, sealed_apart(secret))
+        work = TopWork.prepare(plan, stages, sealed_apart(secret))
         form, names = partial(canonical_top, plan), self._names_with(plan.query._public_keys)
         made = PlannedTop(plan, work, form, names)
         made.paid = pay()
@@ -239,7 +239,7 @@ class BeamEngine(DistributedEngine):
         secret: Secret | None = None,
     ) -> Work:
         """Return what Beam's workers will do for one release, with its secret or where it is."""
-        return Work.of(plan, self.stages(plan.exact, shards), confidence, secret)
+        return Work.prepare(plan, self.stages(plan.exact, shards), confidence, secret)
 
 
 def _is_public(engine: object) -> bool:

@@ -143,7 +143,7 @@ class CombinedStages(Stages):
         Args:
             engine: on the combination of tables without rows.
             tables: all of them, with all their columns.
-            query, shards: as for `Stages.of`.
+            query, shards: as for `Stages.prepare`.
             by_rows: whether each private row may be combined by itself.
             key_joins: foreign keys that are followed.
         """

@@ -92,7 +92,7 @@ class Stages:
     by_rows: bool = True
 
     @classmethod
-    def of(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
+    def prepare(cls, engine: DuckDBEngine, rows: pa.Schema, query: ExactQuery, shards: int) -> Stages:
         """Prepare the stages of a release over one table.
 
         Args:

@@ -166,7 +166,7 @@ class Csv:
     def records(self, lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield the CSV records of some lines as they are written, and their fields."""
         records = _Records((line.encode(errors="surrogateescape") for line in lines), self, lambda _: True)
-        found = (one for block in records.blocks for some in records.of(block) for one in some)
+        found = (one for block in records.blocks for some in records.split(block) for one in some)
         return ((one, fields) for one in found if (fields := self._fields(one, len(one) + 1)))
 
     def record(self, lines: Sequence[str]) -> tuple[str, list[str]]:
@@ -202,7 +202,7 @@ class Csv:
             if arrays is not None:
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted))
                 continue
-            for some in records.of(block):
+            for some in records.split(block):
                 if first and some:
                     first = False
                     del some[0]
@@ -425,7 +425,7 @@ class _Records:
         self.blocks, self._delimiter, self._quote = iter(blocks), form.delimiter, form.quote
         self._joins, self._fits, self._lines = form.multiline, fits, deque[str]()
 
-    def of(self, block: bytes) -> Iterator[list[str]]:
+    def split(self, block: bytes) -> Iterator[list[str]]:
         """Yield the CSV records of a block, and of blocks that its last record reaches into."""
         self._lines.extend(_decoded(block))
         while self._lines:

@@ -68,7 +68,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
         one = validated(where, written(arguments[0]["expression"]), schema)
-        found = _of(where, function, one, bool(node["distinct"]))
+        found = _aggregate(where, function, one, bool(node["distinct"]))
     if node["filter"] is not None:
         condition = validated(where, written(node["filter"]), schema)
         kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
@@ -99,7 +99,7 @@ def _parsed(where: str, text: str) -> Node:
     return node
 
 
-def _of(where: str, function: str, one: ValidatedExpression, distinct: bool) -> UnitAggregate:
+def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bool) -> UnitAggregate:
     value, kind = one.text, one.type_name
     if function == "count":
         return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT")

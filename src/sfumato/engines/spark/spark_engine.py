@@ -296,7 +296,7 @@ class SparkEngine(DistributedEngine):
 
     def work(self, plan: Plan, confidence: float | None = None) -> Work:
         """Return what Spark's workers will do for one release; it holds the release's secret."""
-        return Work.of(plan, self._stages(plan.exact), confidence)
+        return Work.prepare(plan, self._stages(plan.exact), confidence)
 
     def released(self, work: Work) -> DataFrame:
         """Return the Spark frame of a release, not yet computed.

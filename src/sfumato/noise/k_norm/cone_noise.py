@@ -333,13 +333,13 @@ def _on_cube(size: Floats, signs: Integers, words: Integers) -> tuple[list[Float
 
 def _on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosure]) -> list[Enclosure] | None:
     """Return enclosures of uniform numbers of a cube for K-norm noise; None if the largest is unknown."""
-    numbers, one = [size if positive else -size], Enclosure.of(1, size.bits)
+    numbers, one = [size if positive else -size], Enclosure.around(1, size.bits)
     if uniform:
         y = uniform[0].times(len(uniform) + 1)
         face = y.floor()
         if face is None:
             return None
-        places = [y - Enclosure.of(face, size.bits), *uniform[1:]]
+        places = [y - Enclosure.around(face, size.bits), *uniform[1:]]
         numbers += [(place.times(2) - one) * size for place in places]
         numbers[0], numbers[face] = numbers[face], numbers[0]
     return numbers
@@ -348,8 +348,8 @@ def _on_cube_exactly(size: Enclosure, positive: bool, uniform: Sequence[Enclosur
 def _signed_exponential(uniform: Enclosure) -> tuple[Enclosure, bool] | None:
     """Return -ln |2U - 1| for K-norm noise, and whether 2U - 1 is above 0; None where that is not known."""
     bits = uniform.bits
-    place = uniform.times(2) - Enclosure.of(1, bits)
-    negative = place.below(Enclosure.of(0, bits))
+    place = uniform.times(2) - Enclosure.around(1, bits)
+    negative = place.below(Enclosure.around(0, bits))
     if negative is None:
         return None
     return -abs(place).log(), not negative

@@ -192,14 +192,14 @@ class Cone:
         if found is None:
             return None
         first, edge = found
-        one = Enclosure.of(1, edge.bits)
+        one = Enclosure.around(1, edge.bits)
         signed = [t.times(2) - one for t in uniform[1:]]
         if not self.units:
             return [first, *(edge * t for t in signed)], None
         left, right = left_radius.or_less(right_radius + first), right_radius.or_less(left_radius - first)
         if not self.signed:
             return [first, edge * uniform[1] - right], None
-        on_left = uniform[1].below(Enclosure.of(Fraction(1, 2), edge.bits))
+        on_left = uniform[1].below(Enclosure.around(Fraction(1, 2), edge.bits))
         if on_left is None:
             return None
         v = abs(signed[0]).root(self.signed + 1) * edge

@@ -143,14 +143,14 @@ class _GammaProposal:
     def _stretched(self, bits: int) -> Enclosure:
         """Enclose 1 + cx of the Gamma proposal."""
         distance = self._distance(bits)
-        step = distance / Enclosure.of(9 * self._d, distance.bits).root(2)
-        one = Enclosure.of(1, distance.bits)
+        step = distance / Enclosure.around(9 * self._d, distance.bits).root(2)
+        one = Enclosure.around(1, distance.bits)
         return one + step if self._positive else one - step
 
     def _height(self, bits: int) -> Enclosure:
         """Enclose g(x) - 1/2 + |x|, the log of the Gamma proposal's acceptance probability."""
         y = self._stretch(bits)
-        rest = Enclosure.of(self._d - HALF, y.bits) + self._distance(bits)
+        rest = Enclosure.around(self._d - HALF, y.bits) + self._distance(bits)
         return y.log().times(3 * self._d) - self.value(bits) + rest
 
 
@@ -164,7 +164,7 @@ def share(volume: Volume, groups: int, streams: Streams, *address: int) -> LazyR
     """
     if not any(volume[1:]):
         uniform = streams.at(*address)
-        return lambda bits: uniform.enclose(bits) - Enclosure.of(HALF, bits)
+        return lambda bits: uniform.enclose(bits) - Enclosure.around(HALF, bits)
     even = is_even(volume, groups)
     for attempt in count():
         proposal: _EvenProposal | _ShareProposal
@@ -196,7 +196,7 @@ class _EvenProposal:
 
     def __init__(self, volume: Volume, groups: int, uniform: Stream) -> None:
         self._volume, self._groups = volume, groups
-        self.value: LazyReal = lambda bits: uniform.enclose(bits) - Enclosure.of(HALF, bits)
+        self.value: LazyReal = lambda bits: uniform.enclose(bits) - Enclosure.around(HALF, bits)
 
     def accepted(self, chance: Stream) -> bool:
         """Whether sampling accepts the uniform proposal of θ."""
@@ -230,18 +230,18 @@ class _ShareProposal:
     def _offset(self, bits: int) -> Enclosure:
         """Enclose the proposed θ - 1/2."""
         one, other = self._one(bits), self._other(bits)
-        return (one - other) / (one + other) * Enclosure.of(self._square, one.bits).root(2)
+        return (one - other) / (one + other) * Enclosure.around(self._square, one.bits).root(2)
 
     def _height(self, bits: int) -> Enclosure:
         """Enclose the log of the probability to accept the Beta proposal of θ."""
         x = abs(self.value(bits)).power(2)
-        allowed = (Enclosure.of(1, x.bits) - x.times(1 / self._square)).times(self._volume[0])
+        allowed = (Enclosure.around(1, x.bits) - x.times(1 / self._square)).times(self._volume[0])
         return (_value(self._volume, x) / allowed).log().times(self._groups)
 
 
 def constant(number: Fraction) -> LazyReal:
     """Return a rational number as a lazy real number for sampling."""
-    return lambda bits: Enclosure.of(number, bits)
+    return lambda bits: Enclosure.around(number, bits)
 
 
 def log_of(uniform: Stream) -> LazyReal:
@@ -265,9 +265,9 @@ def half_width_squared(volume: Volume) -> Fraction:
 
 
 def _value(volume: Volume, x: Enclosure) -> Enclosure:
-    found = Enclosure.of(volume[-1], x.bits)
+    found = Enclosure.around(volume[-1], x.bits)
     for coefficient in reversed(volume[:-1]):
-        found = found * x + Enclosure.of(coefficient, x.bits)
+        found = found * x + Enclosure.around(coefficient, x.bits)
     return found
 
 
@@ -284,7 +284,7 @@ class Radii:
         return cache(self._enclose)
 
     def _enclose(self, bits: int) -> tuple[Enclosure, Enclosure]:
-        size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
+        size, offset, half = self.size(bits), self.offset(bits), Enclosure.around(HALF, bits)
         return (half + offset) * size, (half - offset) * size
 
     @cached_property
@@ -292,7 +292,7 @@ class Radii:
         """The radii as floats (θ, 1 - θ, r), each the nearest but for 2^-90 of it."""
         bits = 160
         while True:
-            size, offset, half = self.size(bits), self.offset(bits), Enclosure.of(HALF, bits)
+            size, offset, half = self.size(bits), self.offset(bits), Enclosure.around(HALF, bits)
             found = [e.nearest() for e in (half + offset, half - offset, size)]
             if all(
                 value > 0 and error <= Fraction(value) * Fraction(1.0001) / 2**53 for value, error in found
@@ -464,7 +464,7 @@ class Vectors(ABC):
             if found is None:
                 continue
             if found.room is not None:
-                inside = Enclosure.of(0, bits).below(found.room)
+                inside = Enclosure.around(0, bits).below(found.room)
                 if inside is None:
                     continue
                 if not inside:

@@ -31,52 +31,52 @@ class Cumulative(Aggregate):
     """A cumulative total: a count or sum of all time steps up to each.
 
     Args:
-        of: what is added up.
+        aggregate: what is added up.
         over: the key of time; None for the only one.
     """
 
-    of: Aggregate
+    aggregate: Aggregate
     over: str | None = None
 
     @property
     def each(self) -> Aggregate:
         """The count or sum of one time step that is cumulated."""
-        return self.of
+        return self.aggregate
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a cumulative total."""
-        return self.of.columns
+        return self.aggregate.columns
 
     @property
     def needs_rows(self) -> bool:
         """Whether a cumulative total depends on a limit of rows, as what it adds up does."""
-        return self.of.needs_rows
+        return self.aggregate.needs_rows
 
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
         """The bounds of what a cumulative total adds up."""
-        return self.of.bounds
+        return self.aggregate.bounds
 
     def clamps(self, schema: Schema) -> bool:
         """Whether a cumulative total's bounds may clamp values."""
-        return self.of.clamps(schema)
+        return self.aggregate.clamps(schema)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return a cumulative total with its columns renamed."""
-        return replace(self, of=self.of.of_columns(columns))
+        return replace(self, aggregate=self.aggregate.of_columns(columns))
 
     def check(self, name: str, schema: Schema) -> None:
         """Check the columns of a cumulative total."""
-        self.of.check(name, schema)
+        self.aggregate.check(name, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return what a cumulative total adds up."""
-        return f"cumulative {self.of.meaning(written)}"
+        return f"cumulative {self.aggregate.meaning(written)}"
 
     def note(self, name: str) -> str | None:
         """Return what a cumulative number of units means."""
-        if not isinstance(self.of, CountPrivacyUnits):
+        if not isinstance(self.aggregate, CountPrivacyUnits):
             return None
         return (
             f"{name}: a privacy unit counts once in each step that it is in, so several times in the total."
@@ -86,10 +86,10 @@ class Cumulative(Aggregate):
         """Return the estimate of a cumulative total."""
         series = design.query.series
         assert series is not None
-        (one,) = self.of.estimates(design, name)
+        (one,) = self.aggregate.estimates(design, name)
         wide = one.wide
-        if isinstance(self.of, Sum):
-            most = max(abs(self.of.lower), abs(self.of.upper)) * design.rows * series.steps
+        if isinstance(self.aggregate, Sum):
+            most = max(abs(self.aggregate.lower), abs(self.aggregate.upper)) * design.rows * series.steps
             wide = wide or (one.whole and most * max(Fraction(MAX_UNITS), design.multiplier) > LARGEST_WHOLE)
         fields: Any = {f: getattr(one, f) for f in ("count", "null_count", "total", "centre", "whole")}
         return (CumulativeEstimate(name, wide=wide, **fields),)
@@ -103,7 +103,7 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     a region, each has all steps, and a total of its own.
 
     Args:
-        of: `count()`, `count_units()` or `sum(...)`.
+        aggregate: `count()`, `count_units()` or `sum(...)`.
         over: the key column of time: whole numbers, dates or times. May be left out where it is the only key.
     Returns:
         What `agg` takes: of each step the total so far.

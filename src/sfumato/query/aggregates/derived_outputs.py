@@ -26,7 +26,7 @@ class Derived(Aggregate):
 
     @property
     @abstractmethod
-    def of(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str, ...]:
         """The outputs that a derived output is computed from."""
 
     @property
@@ -45,7 +45,7 @@ class Derived(Aggregate):
         Raises:
             QueryError: one of them is a list.
         """
-        for of in self.of:
+        for of in self.inputs:
             if outputs[of].entries:
                 raise QueryError(
                     f"agg: {name}: {of!r} is a list of numbers in each group; name outputs of one number"
@@ -76,7 +76,7 @@ class OfTwo(Derived):
     second: str
 
     @property
-    def of(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str, ...]:
         """The two outputs that a derived output is computed from."""
         return self.first, self.second
 
@@ -94,7 +94,7 @@ class Ratio(OfTwo):
     @property
     def fraction(self) -> tuple[WeightedSum, WeightedSum]:
         """The outputs of a ratio, each as a weighted sum."""
-        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.of)
+        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.inputs)
         return first, second
 
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
@@ -110,7 +110,7 @@ class Difference(OfTwo):
     @property
     def fraction(self) -> tuple[WeightedSum, WeightedSum]:
         """The difference of two outputs as a weighted sum, over 1."""
-        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.of)
+        first, second = (WeightedSum(((name, Fraction(1)),)) for name in self.inputs)
         return first.plus(second.times(Fraction(-1))), WeightedSum((), Fraction(1))
 
     def _estimate(self, name: str, outputs: Mapping[str, Estimate]) -> Estimate:
@@ -170,7 +170,7 @@ class Combination(Derived):
     bottom: WeightedSum = WeightedSum((), Fraction(1))
 
     @property
-    def of(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str, ...]:
         """All outputs in a derived output."""
         return tuple(dict.fromkeys(name for name, _ in (*self.top.terms, *self.bottom.terms)))
 

@@ -226,7 +226,7 @@ class StandardErrorEstimate(StratifiedEstimate):
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the standard error of the stratified proportion."""
         counts = np.stack([numbers.values[name] for name in self.strata], axis=1).tolist()
-        return np.array([self._of(own, numbers) for own in counts])
+        return np.array([self._estimated(own, numbers) for own in counts])
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the standard error, from those of the counts of strata."""
@@ -247,7 +247,7 @@ class StandardErrorEstimate(StratifiedEstimate):
         noise = self.noise(numbers).variance * float(sum(step**2 for step in self.design.steps))
         return Interval(np.sqrt(least + noise), np.sqrt(most + noise))
 
-    def _of(self, counts: Sequence[float], numbers: NoisyNumbers) -> float:
+    def _estimated(self, counts: Sequence[float], numbers: NoisyNumbers) -> float:
         sizes = self.design.sample_sizes, self.design.strat_sizes
         from sfumato.measurements.stratified_survey import stratified_estimate
 

@@ -41,27 +41,27 @@ class Weighted(Aggregate):
     """An aggregate with survey weights, of the population that rows stand for.
 
     Args:
-        of: the same without weights.
+        aggregate: the same without weights.
         weights: how many each row stands for.
     """
 
-    of: Aggregate
+    aggregate: Aggregate
     weights: Weights
 
     @property
     def column(self) -> str | None:
         """The column of values of a weighted aggregate, if it has one."""
-        return next(iter(self.of.columns), None)
+        return next(iter(self.aggregate.columns), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a weighted aggregate: its weights, and its values."""
-        return (self.weights.column, *self.of.columns)
+        return (self.weights.column, *self.aggregate.columns)
 
     @property
     def needs_rows(self) -> bool:
         """Whether a weighted aggregate depends on a limit of rows, as without weights."""
-        return self.of.needs_rows
+        return self.aggregate.needs_rows
 
     @property
     def divisible(self) -> bool:
@@ -71,7 +71,7 @@ class Weighted(Aggregate):
     @property
     def bounds(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
         """The bounds of the values of a weighted aggregate."""
-        return self.of.bounds
+        return self.aggregate.bounds
 
     def clamps(self, schema: Schema) -> bool:
         """Whether a weighted aggregate may clamp something: weights, to the largest."""
@@ -79,27 +79,27 @@ class Weighted(Aggregate):
 
     def outputs(self, name: str) -> tuple[str, ...]:
         """Return the output columns of a weighted aggregate, as without weights."""
-        return self.of.outputs(name)
+        return self.aggregate.outputs(name)
 
     def of_columns(self, columns: Mapping[str, str]) -> Self:
         """Return a weighted aggregate with its columns renamed."""
         weights = replace(self.weights, column=columns[self.weights.column])
-        return replace(self, of=self.of.of_columns(columns), weights=weights)
+        return replace(self, aggregate=self.aggregate.of_columns(columns), weights=weights)
 
     def check(self, name: str, schema: Schema) -> None:
         """Check that the columns of values and weights hold numbers."""
         super().check(name, schema)
-        self.of.check(name, schema)
+        self.aggregate.check(name, schema)
         check_numeric(f"{name}, by its weights,", self.weights.column, schema)
 
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return a weighted aggregate's description, with its weights."""
         weight = written.get(self.weights.column, self.weights.column)
-        return f"{self.of.meaning(written)}, weighted by {weight} up to {float(self.weights.most):g}"
+        return f"{self.aggregate.meaning(written)}, weighted by {weight} up to {float(self.weights.most):g}"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimates of a weighted aggregate."""
-        return self.of.weighted_estimates(design, name, self)
+        return self.aggregate.weighted_estimates(design, name, self)
 
 
 def weighted(of: Aggregate, weights: Weights | None) -> Aggregate:

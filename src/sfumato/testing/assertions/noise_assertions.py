@@ -108,7 +108,7 @@ def assert_approx_equal(
     off = []
     for group, output in _present(got, wanted):
         value, truth = got.values[group][output], wanted.values[group][output]
-        limit = limits.of(group, output, is_whole(value) and is_whole(truth))
+        limit = limits.find(group, output, is_whole(value) and is_whole(truth))
         away = number(value)
         if away is None or not math.isfinite(away):
             off.append(Off(group, output, value, truth, limit))
@@ -195,7 +195,7 @@ def assert_noisy(
             broken.append(Off(group, output, value, truth, math.nan))
             continue
         gap = difference(value, truth)
-        limit = 0.0 if law is not None else limits.of(group, output, rounded)
+        limit = 0.0 if law is not None else limits.find(group, output, rounded)
         if abs(gap) < limit:
             near.append(Off(group, output, value, truth, limit, gap))
         if isinstance(law, DiscreteLaw):

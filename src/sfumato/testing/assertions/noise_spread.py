@@ -355,7 +355,7 @@ def _norm(law: KNormLaw, noises: Mapping[Group, Vector]) -> float:
             share = bounds[1 - known] / bounds[known]
             vector[1 - known] = vector[known] * share
         vectors.append(vector)
-    return float(law.metric.of(vectors))
+    return float(law.metric.vector_norm(vectors))
 
 
 def _rounding(law: KNormLaw, residues: Iterable[Residue]) -> float:

@@ -292,7 +292,7 @@ class GroupTolerances:
     def _noise(self, weights: Mapping[str, float]) -> NoiseSum | DependentSum | LevelSum:
         terms: Any = tuple((w, self.laws[n]) for n, w in weights.items())
         if self.levels is not None:
-            return self.levels.noises.of(self.row, weights)
+            return self.levels.noises.law(self.row, weights)
         return DependentSum(terms) if isinstance(terms[0][1], Marginal) else NoiseSum(terms)
 
     def _count(self, e: Estimate) -> float:

@@ -266,7 +266,7 @@ class Chosen:
     without_noise: float
 
     @classmethod
-    def of(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
+    def from_choice(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
         """Return the tolerance of a quantile by choice, from a group's values.
 
         Args:

@@ -159,7 +159,7 @@ class ReleasedCells:
         name = f"{name} of {label(group)} {output}"
         if isinstance(e, ChosenQuantile):
             choice = next(c for c in self.plan.measurement.choices if c.leaves.names[0] == e.total)
-            return Chosen.of(choice, e, given, name)
+            return Chosen.from_choice(choice, e, given, name)
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
         counts = leaf_counts(tree, given, name)
         return Walk(counts, self.plan.laws[tree.names[0]], e.rank, e.lower, e.upper)

@@ -59,7 +59,7 @@ class Limits:
         self.each: float = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
         self.stated: str = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
 
-    def of(self, group: Group, output: str, rounded: bool) -> float:
+    def find(self, group: Group, output: str, rounded: bool) -> float:
         """Return the stated tolerance of one value; `rounded` where its noise is."""
         if isinstance(self.law, DiscreteLaw):
             if True not in self._of_law:
@@ -73,7 +73,7 @@ class Limits:
         if callable(self.tolerance):
             return self._able_to_fail(_limit(self.tolerance(self.each)))
         assert self._given is not None
-        return self._able_to_fail(self._given.of(group, output))
+        return self._able_to_fail(self._given.stated(group, output))
 
     def _able_to_fail(self, found: float) -> float:
         """Refuse a stated tolerance with which no value can fail."""
@@ -109,7 +109,7 @@ class StatedTolerance:
         else:
             self.by = read(tolerance, "tolerance", ()).values
 
-    def of(self, group: Group, output: str) -> float:
+    def stated(self, group: Group, output: str) -> float:
         """Return the stated tolerance of a value.
 
         Raises:

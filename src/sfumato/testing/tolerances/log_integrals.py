@@ -47,7 +47,7 @@ class Panels:
     def __len__(self) -> int:
         return len(self.group)
 
-    def of(self, chosen: NDArray[np.bool_]) -> Panels:
+    def select(self, chosen: NDArray[np.bool_]) -> Panels:
         """Return some of the panels of integrals."""
         return Panels(self.group[chosen], self.low[chosen], self.high[chosen], self.whole)
 
@@ -85,7 +85,7 @@ def log_integrals(
     Returns:
         Logarithms of the integrals and of the bounds of their errors, of shape (groups,).
     """
-    panels = panels.of(panels.high >= panels.low if panels.whole else panels.high > panels.low)
+    panels = panels.select(panels.high >= panels.low if panels.whole else panels.high > panels.low)
     done = np.full(groups, -np.inf)
     error = np.full(groups, -np.inf)
     coarse, coarse_error = _evaluate(function, panels)
@@ -98,7 +98,7 @@ def log_integrals(
         done = np.logaddexp(done, _gather(coarse[finished], panels.group[finished], groups))
         kept = np.where(exact, coarse_error, np.logaddexp(coarse, coarse_error))
         error = np.logaddexp(error, _gather(kept[finished], panels.group[finished], groups))
-        panels, coarse = panels.of(~finished), coarse[~finished]
+        panels, coarse = panels.select(~finished), coarse[~finished]
         if not len(panels):
             break
         halves = panels.halves()
@@ -112,7 +112,7 @@ def log_integrals(
         kept = np.logaddexp(gap, below)
         error = np.logaddexp(error, _gather(kept[good], panels.group[good], groups))
         again = np.concatenate([~good, ~good])
-        panels, coarse, coarse_error = halves.of(again), fine[again], fine_error[again]
+        panels, coarse, coarse_error = halves.select(again), fine[again], fine_error[again]
     else:
         done = np.logaddexp(done, _gather(coarse, panels.group, groups))
         error = np.logaddexp(error, _gather(coarse, panels.group, groups))

@@ -109,7 +109,9 @@ def mean_tolerance(
     0.529648
     """
     exact_k = positive(k, "k")
-    law = MeanLaw.of(normalized_sum, count, sum_noise, count_noise, rounded, lower, upper, sum_step)
+    law = MeanLaw.from_arguments(
+        normalized_sum, count, sum_noise, count_noise, rounded, lower, upper, sum_step
+    )
     if rule not in _rules:
         raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}")
     if rule == "2020":
@@ -150,7 +152,7 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
     >>> p, p.error < 1e-12 * p
     (4.5522844...e-05, True)
     """
-    return MeanLaw.of(**case).failure_probability(at_least_0(tolerance, "tolerance"))
+    return MeanLaw.from_arguments(**case).failure_probability(at_least_0(tolerance, "tolerance"))
 
 
 @isolated
@@ -176,7 +178,7 @@ def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
     >>> round(t, 12)
     1.04768e-07
     """
-    law = MeanLaw.of(**case)
+    law = MeanLaw.from_arguments(**case)
     return law.complementary_tolerance(k, law.sum_noise)
 
 
@@ -192,7 +194,7 @@ class MeanLaw(RatioLaw):
     sum_noise: Noise
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         normalized_sum: Number,
         count: int,
@@ -217,7 +219,10 @@ class MeanLaw(RatioLaw):
         if reach is not None:
             raw = max(-reach, min(reach, raw))
         step, count_step = grid_step(sum_step, "sum_step", whole_sum), Fraction(whole_count)
-        noises = Noise.of(sum_noise, "sum_noise", step), Noise.of(count_noise, "count_noise", count_step)
+        noises = (
+            Noise.from_law(sum_noise, "sum_noise", step),
+            Noise.from_law(count_noise, "count_noise", count_step),
+        )
         lowest = None if reach is None else -reach
         return cls(n, count_step, noises[1], raw, lowest, reach, total, step, noises[0])
 
@@ -238,9 +243,9 @@ class MeanLaw(RatioLaw):
             high = self.clamped(high_sum / (low_count if high_sum > 0 else high_count))
             t = max(high - self.raw, self.raw - low, Fraction(0))
         intervals = {
-            "sum": Interval._of(low_sum, self.total, high_sum),
-            "count": Interval._of(low_count, Fraction(max(1, self.count)), high_count),
-            "mean": Interval._of(low, self.raw, high),
+            "sum": Interval._enclose(low_sum, self.total, high_sum),
+            "count": Interval._enclose(low_count, Fraction(max(1, self.count)), high_count),
+            "mean": Interval._enclose(low, self.raw, high),
         }
         return RatioTolerance(round_up(t), rule, k, part_k, intervals)
 

@@ -140,7 +140,7 @@ class Noise:
     step: float
 
     @classmethod
-    def of(cls, law: Law, name: str, step: Fraction = Fraction(0)) -> Noise:
+    def from_law(cls, law: Law, name: str, step: Fraction = Fraction(0)) -> Noise:
         """Return the noise of a part of a ratio, from a law of `sfumato.noise`."""
         if not isinstance(law, Law):
             raise ParameterError(name, law, "a Laplace or Gaussian law of sfumato.noise")

@@ -53,7 +53,7 @@ class Interval(NamedTuple):
     high: float
 
     @classmethod
-    def _of(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
+    def _enclose(cls, low: Fraction, raw: Fraction, high: Fraction) -> Interval:
         """Return the interval of a ratio's part, with exact ends rounded to floats.
 
         Args:
@@ -363,7 +363,7 @@ class RatioLaw(ABC):
             jumps = [self.raw - self.lowest, self.highest - self.raw]
         t = min(smallest_tolerance(self.roughly, k, float(joint), self.search, jumps), float(joint))
         low, high = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
-        interval = {self.name: Interval._of(low, self.raw, high)}
+        interval = {self.name: Interval._enclose(low, self.raw, high)}
         return RatioTolerance(t, "exact", float(k), None, interval, self.failure_probability(t))
 
     def failure_probability(self, tolerance: float | Fraction) -> Probability:

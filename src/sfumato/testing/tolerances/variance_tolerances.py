@@ -51,7 +51,7 @@ class VarianceLaw(RatioLaw):
     sum_noise: Noise
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         normalized_squares: Number,
         normalized_sum: Number,
@@ -79,7 +79,7 @@ class VarianceLaw(RatioLaw):
         return cls(
             count=n,
             count_step=count_step,
-            count_noise=Noise.of(count_noise, "count_noise", count_step),
+            count_noise=Noise.from_law(count_noise, "count_noise", count_step),
             raw=raw,
             lowest=Fraction(0),
             highest=top,
@@ -87,8 +87,8 @@ class VarianceLaw(RatioLaw):
             total=total,
             squares_step=of_squares,
             sum_step=of_sum,
-            squares_noise=Noise.of(squares_noise, "squares_noise", of_squares),
-            sum_noise=Noise.of(sum_noise, "sum_noise", of_sum),
+            squares_noise=Noise.from_law(squares_noise, "squares_noise", of_squares),
+            sum_noise=Noise.from_law(sum_noise, "sum_noise", of_sum),
         )
 
     @property
@@ -117,12 +117,12 @@ class VarianceLaw(RatioLaw):
 
         low, high = self.clamped(low_square - high_squared), self.clamped(high_square - low_squared)
         intervals = {
-            "squares": Interval._of(low_squares, self.squares, high_squares),
-            "sum": Interval._of(low_sum, self.total, high_sum),
-            "count": Interval._of(low_count, divisor, high_count),
-            "mean square": Interval._of(low_square, self.squares / divisor, high_square),
-            "squared mean": Interval._of(low_squared, (self.total / divisor) ** 2, high_squared),
-            "variance": Interval._of(low, self.raw, high),
+            "squares": Interval._enclose(low_squares, self.squares, high_squares),
+            "sum": Interval._enclose(low_sum, self.total, high_sum),
+            "count": Interval._enclose(low_count, divisor, high_count),
+            "mean square": Interval._enclose(low_square, self.squares / divisor, high_square),
+            "squared mean": Interval._enclose(low_squared, (self.total / divisor) ** 2, high_squared),
+            "variance": Interval._enclose(low, self.raw, high),
         }
         t = round_up(max(high - self.raw, self.raw - low, Fraction(0)))
         return RatioTolerance(t, "joint", k, part_k, intervals)
@@ -357,7 +357,7 @@ def variance_tolerance(
         tolerance: 0.180084199 (rule joint, k = 5, 5.47711981 for each noise)
     """
     exact_k = positive(k, "k")
-    law = VarianceLaw.of(
+    law = VarianceLaw.from_arguments(
         normalized_squares,
         normalized_sum,
         count,
@@ -408,7 +408,7 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
     >>> p.error < 1e-9 * p < p < 1e-4
     True
     """
-    return VarianceLaw.of(**case).failure_probability(at_least_0(tolerance, "tolerance"))
+    return VarianceLaw.from_arguments(**case).failure_probability(at_least_0(tolerance, "tolerance"))
 
 
 @isolated
@@ -433,5 +433,5 @@ def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) ->
     >>> 5e-8 < t < 2e-7
     True
     """
-    law = VarianceLaw.of(**case)
+    law = VarianceLaw.from_arguments(**case)
     return law.complementary_tolerance(k, law.squares_noise)
