@@ -248,10 +248,11 @@ def _blocks(
     return tuple(found)
 
 
-# With this confidence the noisy numbers must rule out that a design is singular, or nothing is shown.
-RULED_OUT = 0.95
-# Of what may fail, the part of the box in which coefficients are looked for at all.
-BOX = 0.25
+# Noise must not make a design look regular with the first confidence, or nothing is shown; and not with the
+# second one, or error bars are infinite.
+RULED_OUT, SURE = 0.95, 0.98
+# A covariance is unknown where a mean may be off by this many half-ranges.
+FAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -270,28 +271,77 @@ class Term:
     square_centre: float
 
 
-def covariance_interval(
-    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term], product: str, failure: float
-) -> Interval:
-    """Return an interval of the covariance of two columns, or of the variance of one, not yet clamped.
+def noisy_means(
+    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term]
+) -> tuple[Floats, list[Floats]]:
+    """Return a noisy number of rows, at least 1, and the noisy means of columns about their centres.
 
     Args:
         numbers: noisy statistics.
         rows: the coordinates that count rows, with their signs.
+        terms: the columns.
+    """
+    counted = np.maximum(sum(sign * numbers.values[name] for name, sign in rows.items()), 1.0)
+    return counted, [np.clip(numbers.values[t.total] / counted, -t.half_range, t.half_range) for t in terms]
+
+
+def errors_of_means(
+    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term], failure: float
+) -> list[Floats]:
+    """Return how far noisy means are off, in half-ranges.
+
+    Args:
+        numbers, rows, terms: as of `noisy_means`.
+        failure: in (0, 1).
+    """
+    counted, means = noisy_means(numbers, rows, terms)
+    weights = (
+        {t.total: np.ones_like(m)} | {name: -sign * m for name, sign in rows.items()}
+        for t, m in zip(terms, means, strict=True)
+    )
+    return [
+        numbers.noises.tolerance(w, failure) / counted / t.half_range
+        for t, w in zip(terms, weights, strict=True)
+    ]
+
+
+def about_means(
+    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term], product: str
+) -> dict[str, Any]:
+    """Return the weights of noisy statistics in a sum of products of distances from the noisy means.
+
+    Over the rows it is the covariance of two columns, but for the product of the means' errors.
+
+    Args:
+        numbers, rows: as of `noisy_means`.
         terms: the columns; of a variance the only one.
         product: the coordinate of the products, or of the squares.
-        failure: of each of the three ratios that it follows from, or two.
     """
-    noises, values = numbers.noises, numbers.values
     first, last = terms[0], terms[-1]
-    largest = first.half_range * last.half_range
-    shift, least = (first.square_centre, 0.0) if len(terms) == 1 else (0.0, -largest)
-    mean_product = noises.ratio(values, {product: 1.0}, rows, (least - shift, largest - shift), failure)
-    means = [
-        noises.ratio(values, {t.total: 1.0}, rows, (-t.half_range, t.half_range), failure) for t in terms
-    ]
-    squared = means[0].squared() if len(terms) == 1 else means[0] * means[1]
-    return mean_product.shifted(shift) - squared
+    _, (m, k) = noisy_means(numbers, rows, [first, last])
+    each = m * k + (first.square_centre if len(terms) == 1 else 0.0)
+    sums = {first.total: -2 * m} if len(terms) == 1 else {first.total: -k, last.total: -m}
+    return {product: 1.0} | sums | {name: sign * each for name, sign in rows.items()}
+
+
+def covariance_interval(
+    numbers: NoisyNumbers, rows: Mapping[str, float], terms: Sequence[Term], product: str, failure: float
+) -> Interval:
+    """Return Fieller's interval of the covariance of two columns, or of a variance, not yet clamped.
+
+    Args:
+        numbers, rows, terms, product: as of `about_means`.
+        failure: in (0, 1).
+    """
+    largest = 4 * terms[0].half_range * terms[-1].half_range
+    least = 0.0 if len(terms) == 1 else -largest
+    weights = about_means(numbers, rows, terms, product)
+    found = numbers.noises.ratio(numbers.values, weights, rows, (least, largest), failure)
+    far = errors_of_means(numbers, rows, terms, failure)
+    # The square of the mean's error is what a noisy variance lacks.
+    more = (far[0] * terms[0].half_range) ** 2 if len(terms) == 1 else 0.0
+    known = np.max(far, axis=0) < FAR
+    return Interval(np.where(known, found.low, least), np.where(known, found.high + more, largest))
 
 
 @dataclass(frozen=True)
@@ -336,10 +386,10 @@ class CrossEstimate(Estimate):
         shift = self.terms[i].square_centre if i == j else 0.0
         return np.asarray(values[self.product[i, j]] / rows + shift - means[0] * means[1])
 
-    def moment_interval(self, numbers: NoisyNumbers, i: int, j: int, failure: float) -> Interval:
-        """Return the interval of a covariance or variance; `failure` is that of each ratio in it."""
+    def about_means(self, numbers: NoisyNumbers, i: int, j: int) -> dict[str, Any]:
+        """Return the weights of noisy statistics in the covariance of two columns times the rows."""
         terms = [self.terms[place] for place in dict.fromkeys((i, j))]
-        return covariance_interval(numbers, self.signs, terms, self.product[i, j], failure)
+        return about_means(numbers, self.signs, terms, self.product[i, j])
 
 
 @dataclass(frozen=True)
@@ -353,8 +403,8 @@ class CovarianceEstimate(CrossEstimate):
         return np.clip(self.moment(numbers, 0, 1), self.lower, self.upper)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a covariance from those of three ratios."""
-        found = self.moment_interval(numbers, 0, 1, failure / 3)
+        """Return the interval of a covariance."""
+        found = covariance_interval(numbers, self.signs, self.terms, self.product[0, 1], failure)
         return found.clipped(self.lower, self.upper)
 
 
@@ -373,18 +423,20 @@ class CorrelationEstimate(CrossEstimate):
         )
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a correlation from those of five ratios."""
-        covariance = self.moment_interval(numbers, 0, 1, failure / 5)
-        variances = [self.moment_interval(numbers, i, i, failure / 5) for i in (0, 1)]
-        low, high = (
-            np.sqrt(np.maximum(getattr(variances[0], end), 0) * np.maximum(getattr(variances[1], end), 0))
-            for end in ("low", "high")
-        )
-        known = low > 0
-        found = covariance * Interval(1 / np.where(known, high, 1), 1 / np.where(known, low, 1))
-        return Interval(
-            np.where(known, np.clip(found.low, -1, 1), -1.0), np.where(known, np.clip(found.high, -1, 1), 1.0)
-        )
+        """Return Fieller's interval of a correlation: a covariance over the mean of two scaled variances."""
+        variances = [np.maximum(self.moment(numbers, i, i), 0.0) for i in (0, 1)]
+        far = errors_of_means(numbers, self.signs, self.terms, failure)
+        known = (variances[0] > 0) & (variances[1] > 0) & (np.max(far, axis=0) < FAR)
+        one, other = (np.where(known, v, 1.0) for v in variances)
+        # The mean of v / a and a w is least, root(v w), at a = root(v / w): an error of a hardly matters.
+        scale = np.sqrt(one / other)
+        below: dict[str, Any] = {}
+        for i, factor in ((0, 0.5 / scale), (1, 0.5 * scale)):
+            for name, weight in self.about_means(numbers, i, i).items():
+                below[name] = below.get(name, 0.0) + factor * weight
+        above = self.about_means(numbers, 0, 1)
+        found = numbers.noises.ratio(numbers.values, above, below, (-1.0, 1.0), failure)
+        return Interval(np.where(known, found.low, -1.0), np.where(known, found.high, 1.0))
 
 
 @dataclass(frozen=True)
@@ -409,11 +461,12 @@ class CoefficientEstimate(CrossEstimate):
         return np.where(np.isfinite(system.box(1 - RULED_OUT)).all(axis=1), found, np.nan)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a regression coefficient; infinite where there is none."""
+        """Return Fieller's interval of a regression coefficient; infinite where there is none."""
         system = _System(self, numbers)
-        centre = self._shift + np.einsum("i,gi->g", self._weights, system.solution)
-        radius = system.radius(self._weights, failure)
-        return Interval(centre - radius, centre + radius)
+        above, below = system.fraction(self._weights)
+        found = numbers.noises.quotient(numbers.values, above, below, failure).shifted(self._shift)
+        known = np.isfinite(system.box(1 - SURE)).all(axis=1)
+        return Interval(np.where(known, found.low, -np.inf), np.where(known, found.high, np.inf))
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
         """Return half-widths of a regression coefficient; infinite where it is NaN."""
@@ -481,24 +534,26 @@ class _System:
         found = solution_radius(self.inverse, self.solution, tolerances, right)
         return np.where(self.usable[:, None], found, np.inf)
 
-    def radius(self, weights: Floats, failure: float) -> Floats:
-        """Return how far a weighted sum of regression coefficients is off at most."""
-        box = self.box(BOX * failure)
-        known = np.asarray(np.isfinite(box).all(axis=1))
-        most = np.abs(self.solution) + np.where(known[:, None], box, 0.0)
-        each = (1 - BOX) * failure / self.size
-        noise = np.empty((self.groups, self.size))
-        for i in range(self.size):
-            combined: dict[str, Floats] = {
-                name: np.full(self.groups, abs(w)) for name, w in self.right[i].items()
-            }
-            for j in range(self.size):
-                for name, w in self.entries[i, j].items():
-                    combined[name] = combined.get(name, np.zeros(self.groups)) + abs(w) * most[:, j]
-            noise[:, i] = self.numbers.noises.tolerance(combined, each)
-        size = np.abs(np.einsum("i,gij->gj", weights, self.inverse))
-        found = np.einsum("gj,gj->g", size, noise + self.left) * (1 + 1e-9)
-        return np.where(known, np.minimum(found, np.einsum("i,gi->g", np.abs(weights), box)), np.inf)
+    def fraction(self, weights: Floats) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a weighted sum of regression coefficients as a ratio of sums of noisy statistics.
+
+        With p = M^-1 w / (w M^-1 w) the sum t of coefficients t p + rest is p (b - M rest) / (p M p). As p M
+        is a multiple of w, and w rest is 0, an error of the rest hardly matters. See
+        docs/proofs/cross_moments.md.
+        """
+        along = np.einsum("gij,j->gi", self.inverse, weights)
+        size = np.einsum("gi,i->g", along, weights)
+        p = along / np.where(size > 0, size, 1.0)[:, None]
+        rest = self.solution - np.einsum("i,gi->g", weights, self.solution)[:, None] * p
+        above, below = dict[str, Any](), dict[str, Any]()
+        for i, right in enumerate(self.right):
+            for name, w in right.items():
+                above[name] = above.get(name, 0.0) + w * p[:, i]
+        for (i, j), entry in self.entries.items():
+            for name, w in entry.items():
+                above[name] = above.get(name, 0.0) - w * p[:, i] * rest[:, j]
+                below[name] = below.get(name, 0.0) + w * p[:, i] * p[:, j]
+        return above, below
 
     def _noisy(self, weights: Mapping[str, float]) -> Floats:
         return np.asarray(sum(w * self.numbers.values[name] for name, w in weights.items()))

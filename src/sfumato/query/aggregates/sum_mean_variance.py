@@ -437,10 +437,9 @@ class VarianceEstimate(Estimate):
         return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a variance, from those of the mean and of the mean square."""
-        # Mean and mean square lie in their intervals together but with half the failure of each.
+        """Return the interval of a variance."""
         terms = [Term(self.total, self.centre, self.half_range, self.square_centre)]
-        found = covariance_interval(numbers, self.signs, terms, self.squares, failure / 2)
+        found = covariance_interval(numbers, self.signs, terms, self.squares, failure)
         return found.map(self.of_variance)
 
     @property
