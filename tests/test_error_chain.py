@@ -7,7 +7,7 @@ import pickle
 import signal
 import traceback
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from enum import Enum
 from functools import partial
 from itertools import repeat, starmap
@@ -124,23 +124,6 @@ def test_a_row_that_fails(failing, tmp_path):
     refused(release.to_arrow)
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
-    """Python looks for signals where a block that fails is left, and keeps behind an interrupt what failed."""
-
-    class Interrupted(suppress):
-        def __exit__(self, kind: Any, *_: Any) -> bool:
-            if kind is not None:
-                raise interrupt
-            return True
-
-    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
-    monkeypatch.setattr(engines, "_End", Interrupted)
-    with pytest.raises(interrupt) as raised:
-        release.to_arrow()
-    assert MARK not in shown(raised.value)
-
-
 def within_python(rows: pa.Table = ROWS) -> Iterator[pa.RecordBatch]:
     """Rows that Python gives, and an interrupt in the middle of one."""
     yield from rows.to_batches()
@@ -200,15 +183,6 @@ def test_an_interrupt_of_a_release(interrupted, monkeypatch, tmp_path):
     assert list(chain(raised.value)) == [raised.value]
     with pytest.raises(RefusalError, match="a second draw"):
         release.to_arrow()
-
-
-def test_an_interrupt_of_a_worker():
-    query = question(sf.scan(ROWS, privacy_unit="id")).plan(epsilon=1).exact
-    stages = Stages.prepare(DuckDBEngine.open(ROWS), ROWS.schema, query, 1)
-    for given in (within_python, within_duckdb):
-        with pytest.raises(KeyboardInterrupt) as raised:
-            list(stages.partials(given()))
-        assert list(chain(raised.value)) == [raised.value]
 
 
 @pytest.mark.parametrize("foreign", [KeyError, MemoryError, AssertionError])

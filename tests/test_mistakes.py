@@ -35,7 +35,6 @@ import sfumato.testing
 import sfumato.transformations
 from sfumato.cli.main import app
 from sfumato.errors import SfumatoError
-from sfumato.names import foreign_names
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
 
@@ -169,26 +168,6 @@ def test_a_budget_pays_for_no_mistake() -> None:
             with pytest.raises(SfumatoError):
                 eval(entry.code, given)
             assert given["budget"].spent == (0, 0)
-
-
-def test_foreign_names_are_of_nothing_that_is_here() -> None:
-    made = names()
-    places = {
-        "sf": foreign_names.MODULE,
-        "people": foreign_names.TABLE | foreign_names.ASKED,
-        "question": foreign_names.QUESTION,
-        "release": foreign_names.RELEASE,
-        "budget": foreign_names.BUDGET,
-    }
-    for place, table in places.items():
-        hidden = set(table) & {name for name in dir(made[place]) if not name.startswith("_")}
-        assert not hidden - ({"noise", "testing", "audit", "errors", "framework"} | _rooms()), (place, hidden)
-    assert set(foreign_names.AGGREGATES.values()) <= set(sf.__all__)
-
-
-def _rooms() -> set[str]:
-    """Modules of the package, which are attributes of it once they are imported."""
-    return {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
 
 
 # Attributes that are not there.

@@ -183,13 +183,3 @@ def test_tests_named_beside_the_sources_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "sources.md").read_text()))
     written = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert named and named <= set(re.findall(r"^def (test_\w+)", written, re.M))
-
-
-def test_connections_to_sqlite_are_closed():
-    """`with` ends a transaction alone, and from Python 3.13 on a connection that is left open fails some later test."""
-    open_ones = re.compile(r"with sqlite3\.connect\(|create_engine\((?!.*NullPool)f?\"sqlite:")
-    assert open_ones.search('with sqlite3.connect("a.db") as connection:')
-    assert open_ones.search('create_engine(f"sqlite:///{copy}").begin()')
-    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
-    found = [str(file) for file in files if open_ones.search(file.read_text())]
-    assert found == [str(Path(__file__))]

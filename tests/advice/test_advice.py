@@ -89,19 +89,6 @@ def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     assert budget.history == ()
 
 
-@pytest.mark.long
-def test_weights_move_epsilon(people):
-    asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
-    words = {"unsafe_words": SeededWords(3)}
-    even = sf.advise(people, asked, epsilon=2, **words).questions
-    more = sf.advise(people, asked, epsilon=2, weights={"all": 4}, **words).questions
-    assert more["all"].epsilon > 1.5 * even["all"].epsilon
-    listed = sf.advise(people, list(asked.values()), epsilon=2, weights=[1, 4], **words).questions
-    assert [one.epsilon for one in listed.values()] == pytest.approx(
-        [one.epsilon for one in more.values()], rel=0.1
-    )
-
-
 def test_the_division_has_the_smallest_sum():
     """Compared with all divisions there are."""
     rng = np.random.default_rng(3)
@@ -156,23 +143,6 @@ def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
     table, asked = given.pop("table"), given.pop("questions")
     with pytest.raises(error, match=match):
         sf.advise(table, asked, **given)
-
-
-@pytest.mark.long
-def test_a_catalog_has_the_last_word(tmp_path):
-    import pyarrow.parquet as pq
-
-    pq.write_table(baskets(), tmp_path / "baskets.parquet")
-    (tmp_path / "catalog.toml").write_text(
-        '[tables.baskets]\nsource = "baskets.parquet"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 2\n'
-    )
-    table = sf.catalog(tmp_path / "catalog.toml").table("baskets")
-    asked = table.group_by("product").bound(**OPEN).agg(n=sf.count())
-    (one,) = sf.advise(
-        table, [asked], epsilon=4, delta="1e-6", unsafe_words=SeededWords(1)
-    ).questions.values()
-    assert one.groups == 2
-    assert one.better is None
 
 
 def charged(monkeypatch, people):

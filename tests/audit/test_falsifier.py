@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sfumato.audit import falsify
-from sfumato.audit.falsifier.domain_members import Draw, member, near
+from sfumato.audit.falsifier.domain_members import Draw
 from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.errors import QueryError
 from sfumato.framework import (
@@ -301,15 +301,6 @@ DOMAINS = [
     *ATOMS, VectorDomain(ATOMS[4]), VectorDomain(ATOMS[7], 6), VectorDomain(VectorDomain(ATOMS[0], 2)), ProductDomain(tuple(ATOMS[:3])),
     TableDomain((("a", ATOMS[4]), ("b", ATOMS[12]))), TableDomain((("a", ATOMS[7]),), 4),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-def test_members_are_members(domain):
-    draw = Draw(3)
-    for _ in range(100):
-        value = member(domain, draw)
-        assert domain.contains(value)
-        assert domain.contains(near(domain, value, draw))
 
 
 SPACES = [

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sfumato.audit import Mechanism, MechanismError, Raised, audit
-from sfumato.audit.mechanisms import BatchRaised, fingerprint
+from sfumato.audit.mechanisms import fingerprint
 
 
 @pytest.mark.parametrize("outputs", [np.zeros(3), 2.5, "text", None, {"a": [1, 2]}, {}])
@@ -71,17 +71,6 @@ def test_exceptions_are_outputs_of_single_draws(error, output, limit):
         raise error
 
     assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [output] * 2
-
-
-def test_an_exception_of_a_batch_belongs_to_the_call():
-    def mechanism(dataset, size):
-        if size > 1:
-            raise ValueError("size")
-        return [1.0]
-
-    with pytest.raises(BatchRaised):
-        Mechanism(mechanism).draw([1], 3)
-    assert Mechanism(mechanism).draw([1], 3, singly=True) == [1.0, 1.0, 1.0]
 
 
 def test_a_mechanism_that_raises_always_has_no_verdict():

@@ -1,7 +1,5 @@
 """Composed losses against independent truths: closed formulas and quadrature in mpmath."""
 
-import subprocess
-import sys
 from fractions import Fraction as F
 
 import mpmath as mp
@@ -176,13 +174,3 @@ def test_mixtures_of_losses_whose_odds_are_no_number():
 def test_joined_delta(delta, count):
     exact = 1 - (1 - delta) ** count
     assert exact <= joined_delta(delta, count) <= exact * (1 + F(1, 2**200))
-
-
-@pytest.mark.long
-def test_a_composition_needs_neither_scipy_nor_dp_accounting():
-    code = (
-        "import sys, sfumato.budget as b; n = b.Loss(gaussian=1, laplace=((1, 9),));"
-        "b.calibrate(lambda x: n.scaled(x), 1, 1e-6); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not {"dp_accounting", "scipy"} & set(done.stdout.split())

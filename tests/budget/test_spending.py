@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import math
 import re
-import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction as F
 from pathlib import Path
 
@@ -217,41 +214,6 @@ def test_threads_overspend_nothing(delta, granted):
         thread.join()
     assert len(refused) + len(budget.history) == 400
     assert len(budget.history) == granted
-
-
-@pytest.mark.long
-def test_an_interrupt_in_the_middle_leaves_the_budget_to_others():
-    """At each call of Python code within a spend; a lock of ours would stay taken by some."""
-
-    class Interrupt(BaseException):
-        pass
-
-    def interrupted(place):
-        calls = iter(range(place))
-
-        def trace(frame, event, argument):
-            # In a generator that is closed it would be lost.
-            if not frame.f_code.co_flags & inspect.CO_GENERATOR and next(calls, None) is None:
-                sys.settrace(None)
-                raise Interrupt
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            budget.spend("0.001")
-        except Interrupt:
-            return True
-        finally:
-            sys.settrace(before)
-        return False
-
-    budget, place = Budget(1), 0
-    while interrupted(place):
-        place += 1
-        with ThreadPoolExecutor(1) as other:
-            other.submit(budget.spend, "0.001").result(timeout=10)
-    assert place > 10
-    assert F(budget.remaining.epsilon) <= 1 - sum(asked.epsilon for asked in budget.history)
 
 
 def test_what_is_said_to_be_left_may_be_asked():

@@ -95,15 +95,6 @@ def test_what_is_written_is_read(tmp_path):
         found.private("visit")
 
 
-def test_a_dict_is_the_same_as_the_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    toml(tmp_path)
-    same = ("source", "foreign_key", "columns", "types", "max_groups", "max_rows")
-    for one, other in zip(read("catalog.toml").tables.items(), read(SAME).tables.items(), strict=True):
-        assert one[0] == other[0]
-        assert all(getattr(one[1], name) == getattr(other[1], name) for name in same)
-
-
 def test_paths_begin_at_the_folder_of_the_file(tmp_path):
     """Whose own name is no pattern."""
     folder = tmp_path / "of [2024]"

@@ -6,14 +6,12 @@ import os
 import re
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import refused
 
-LONG = partial(pytest.param, marks=pytest.mark.long)
 MODULE = """
 from sfumato.audit import Mechanism
 from sfumato.noise import Laplace, SeededWords
@@ -102,23 +100,6 @@ def test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints(folder, ru
     names: dict[str, object] = {}
     exec(f"from sfumato.audit import *\n{statement}\nreport = {call}", names)
     assert names["report"].violated
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("options", "claim"),
-    [
-        (("--epsilon", "1/4", "--delta", "1e-6"), "epsilon = 0.25, delta = 1e-06"),
-        LONG(("--zcdp", "0.02", "--neighbors", "change-one"), "zCDP with rho = 0.02"),
-        LONG(("--gaussian", "0.1"), "Gaussian DP with mu = 0.1"),
-        LONG(("--epsilon", "0.25", "--data", "audited_mechanisms:datasets"), "epsilon = 0.25"),
-        LONG(("--epsilon", "0.25", "--method", "histogram"), "epsilon = 0.25"),
-    ],
-)
-def test_claims_datasets_and_methods(folder, run, options, claim):
-    done = run("audit", HALF[0], *options)
-    assert done.exit_code == 1 and claim in done.stdout, done.output
-    assert ("histogram" in options) == ("no exact rate" in done.stdout)
 
 
 CLAIM = ("--epsilon", "1")

@@ -211,23 +211,6 @@ def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(visits, owner):
 # The journal.
 
 
-@pytest.mark.long
-def test_the_journal_shows_what_was_asked_and_lists_what_to_look_at(ledger, run, owner):
-    for text in (COUNT, COUNT.replace(" GROUP", " WHERE id = 1 AND visits < 99 GROUP")):
-        assert run("sql", text, *PAID, "-q", "-oa.csv").exit_code == 0
-    rows = [text.split() for text in owner("journal", "show").splitlines() if text.strip()[:1].isdigit()]
-    assert [row[3] for row in rows] == ["cap", "cap", "asked", "answered", "asked", "answered"]
-    assert "Wrote" in owner("journal", "show", "-o", "j.json")
-    lines = [json.loads(text) for text in Path("j.json").read_text().splitlines()]
-    assert lines == json.loads(json.dumps([one.row() for one in ledger.journal.lines()]))
-    assert lines[2]["plan"]["asks"] == "statistics"
-    told = owner("journal", "audit")
-    assert "[one unit] hospital, ann" in told and "- hospital, ann: epsilon 2, delta" in told
-    owner("journal", "audit", "hospital", "--strict", code=1)
-    ledger.create("school", epsilon=1)
-    assert "0 questions were asked" in owner("journal", "audit", "school", "--strict")
-
-
 def test_the_journal_is_verified_with_a_head_that_was_kept(ledger, owner):
     ledger.budget("hospital", "ann").spend("1/4")
     first = owner("journal", "verify")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,17 +54,6 @@ def test_rows_are_checked(catalog, run):
 # Analyze.
 
 
-@pytest.mark.long
-def test_limits_are_compared_on_the_rows_for_the_owner(catalog, run):
-    compared = ["--groups", "1,3", "--bounds", "mean=0:5,0:10", "-o", "groups.parquet", "--plot", "map.svg"]
-    done = run("analyze", "query.sql", "--not-private", *compared, columns=160)
-    assert done.exit_code == 0 and done.stdout.startswith("NOT PRIVATE"), done.output
-    found = pq.read_table("groups.parquet").to_pylist()
-    assert len(found) == 4 * 2 * 3 and found[0]["bias"] == pytest.approx(-600)
-    assert {row["exact"] for row in found if row["output"] == "n"} == {900}
-    assert "NOT PRIVATE" in Path("map.svg").read_text()
-
-
 def test_what_cannot_be_analyzed_or_is_not_asked_for(catalog, run):
     refused(run("analyze", "query.sql", "--groups", "1,3"), 2, "add --not-private")
     Path("two.sql").write_text(f"SELECT * FROM ({ASKED}) UNION ALL ({ASKED})")
@@ -111,18 +99,6 @@ def test_texts_of_one_catalog_are_advised_and_released(advised, run):
     assert "n, mean by year: OPTIONS (epsilon = " in done.stdout
     assert "age: contribution" not in done.stdout  # a catalog has its bounds
     assert Path("advice.svg").exists() and len(Path("advice.csv").read_text().splitlines()) == 5
-
-
-@pytest.mark.long
-def test_what_is_advised_adds_up(advised, run):
-    Path("questions.sql").write_text(f"{PEOPLE.format(LEFT)};\n-- another\n{JOINED.format(LEFT)};")
-    given = ("-e", "1", "--delta", "1e-6", "--share", "1/3", "-c", advised)
-    done = run("advise", "-f", "questions.sql", *given, columns=200)
-    assert done.exit_code == 0, done.output
-    written = [text for text in done.stdout.splitlines() if "OPTIONS (epsilon" in text]
-    assert [text.partition(":")[0] for text in written] == ["questions (1)", "questions (2)"]
-    parts = [Fraction(text.partition("epsilon = ")[2].partition(",")[0]) for text in written]
-    assert Fraction(2, 3) - Fraction(3, 10**8) < sum(parts) <= Fraction(2, 3)
 
 
 ONE = ("--epsilon", "1", PEOPLE.format(LEFT))

@@ -60,24 +60,6 @@ def test_the_table_and_the_files_hold_the_same_numbers_drawn_once(visits, run, m
     assert not Path("out.csv").is_symlink() and not Path("visits.csv").exists()
 
 
-@pytest.mark.long
-def test_error_bars_are_those_that_are_asked_for(visits, run):
-    small = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
-    widths = []
-    for given in ((), ("--simultaneous",), ("--confidence", "0.5")):
-        assert run("sql", small, "-q", "-oe.parquet", "--errors", *given).exit_code == 0
-        widths.append(pq.read_table("e.parquet")["n_error"].to_pylist())
-    each, every, half = widths
-    assert min(every) > max(each) and min(each) > max(half)
-    text = query(
-        "COUNT(*) AS n", options="epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1", groups=False
-    )
-    for given in ([text, "--sampling"], [text.replace("id,", "id, sampling = true,")]):
-        assert "covers the noise and the sampling error" in line(run("sql", *given).stdout)
-    assert "not sampling error" in line(run("sql", text, "--errors", "-o", "n.parquet").stdout)
-    assert "not sampling error" in json.loads(pq.read_schema("n.parquet").metadata[b"sfumato"])["error_bars"]
-
-
 def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
     keys = r"CASE year WHEN 1984 THEN '' WHEN 1985 THEN 'NULL' END AS k, chr(27) || '[31m' || chr(10) || '[bold]x' AS odd"
     done = run("sql", query(f"{keys}, COUNT(*) AS n"))
@@ -95,24 +77,6 @@ def test_a_dry_run_reads_no_row(visits, run, monkeypatch):
     assert done.exit_code == 0 and "How the answer is made" in done.stdout
     assert "nothing was spent" in done.stdout
     assert not Path("out.parquet").exists() and not Path("out.png").exists()
-
-
-@pytest.mark.long
-def test_a_preview_reads_no_row(visits, run, monkeypatch):
-    statistics = DuckDBEngine.statistics
-
-    def watched(self, query, batch_rows):
-        assert not self.files, "the file was read"
-        return statistics(self, query, batch_rows)
-
-    monkeypatch.setattr(DuckDBEngine, "statistics", watched)
-    text = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
-    done = run("sql", "--preview", "--plot", "errors.svg", text, columns=120)
-    assert done.exit_code == 0 and "no row was read, nothing was spent" in done.stdout, done.output
-    rows = [text.split() for text in done.stdout.splitlines()]
-    assert rows[0] == ["epsilon", "units", "shown", "n", "n_error"]
-    sizes = [[epsilon, units] for epsilon in ("0.5", "1", "2") for units in ("100", "1,000", "10,000")]
-    assert [row[:2] for row in rows[1:10]] == sizes and "units in the group" in Path("errors.svg").read_text()
 
 
 # Other queries.

@@ -7,24 +7,10 @@ import sys
 
 import pytest
 
-import sfumato
-
 HEAVY = {
     "duckdb", "pyarrow", "numpy", "scipy", "gmpy2", "matplotlib", "pyspark", "apache_beam", "dp_accounting",
     "rich", "markdown_it", "pygments", "sfumato.audit",
 }  # fmt: skip
-
-
-@pytest.mark.long
-def test_help_lists_commands_and_options(run):
-    told = run("sql", "--help", columns=120).stdout
-    assert all(f"--{name}" in told for name in ("file", "table", "explain", "dry-run", "output", "quiet"))
-    assert run().stdout.strip() == run("--help").stdout.strip() and run().exit_code == 2
-    for group in ("", "budget", "journal", "token"):
-        told = run(*group.split(), "--help").stdout
-        assert "Commands:" in told and "..." not in told.partition("Commands:")[2]
-    assert " ".join(run("--help").stdout.split()).count("NOT PRIVATE: for the owner alone.") == 2
-    assert run("--version").stdout == f"sfumato {sfumato.__version__}\n"
 
 
 @pytest.mark.long

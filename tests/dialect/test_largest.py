@@ -86,24 +86,6 @@ def test_options_of_the_release():
     assert found.plan(**options) == SOLD.top("product", k=3).plan(epsilon=2, delta="1e-6", counts_share="0.1")
 
 
-def test_groups_and_limits_of_a_catalog():
-    declared = {
-        "source": TABLE,
-        "privacy_unit": "id",
-        "max_groups": 2,
-        "columns": {"shop": {"domain": ["a", "b", "c"]}},
-    }
-    catalog = sf.catalog({"tables": {"sold": declared}})
-    form = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 50{}) {} FROM sold"
-    release = sf.sql(form.format("", "APPROX_TOP_COUNT(shop, 2)"), catalog=catalog)
-    assert release.question._public_keys.num_rows == 3 and release.spent == (50.0, 0.0)
-    assert "max_groups of catalog: tables.sold limits nothing here" in str(release.explain())
-    private = sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_COUNT(product, 2)"), catalog=catalog)
-    assert private.question._public_keys is None and private.question.candidates == 100
-    with pytest.raises(SqlError, match="those of a catalog are of each row"):
-        sf.sql(form.format(", delta = 1e-6", "APPROX_TOP_SUM(product, price, 2)"), catalog=catalog)
-
-
 COUNT, SUM = "APPROX_TOP_COUNT", "APPROX_TOP_SUM"
 REFUSED = [
     (f"{COUNT}(product)", "how many groups?"),

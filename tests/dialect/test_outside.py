@@ -141,28 +141,6 @@ def test_one_draw_serves_all_looks(tmp_path: Path) -> None:
     assert kept["n_error"] == release.errors(0.9)["n"]
 
 
-@pytest.mark.noise_cannot_matter("ends are those of the release, whatever the numbers are")
-def test_ratios_and_differences_have_the_error_bars_of_python() -> None:
-    """By hand a bar of a ratio goes wrong: its two numbers have noise in common, and the lower one may be near 0."""
-    text = (
-        "@DP city, SUM(v@R) AS s, COUNT(*) AS n, s / n AS r, DP_INTERVAL_LOW(r) AS low, DP_INTERVAL_HIGH(s / n) AS high, "
-        "DP_INTERVAL_LOW(s - COUNT(v)) AS less, DP_INTERVAL_HIGH(n - n) AS nothing FROM visits GROUP BY city ORDER BY city"
-    )
-    release = sf.sql(written(text).replace("1000000", "9"), tables={"visits": VISITS})
-    table, asked = release.to_arrow(), release.released
-    derived = {name: a for name, a in asked.plan.query.aggregates if a.derived}
-    assert sorted(derived.values(), key=str) == sorted(
-        [sf.ratio("s", "n"), sf.difference("s", "count_v"), Combination(weighted(n=0))], key=str
-    )
-    of = {a: name for name, a in derived.items()}
-    found, bars = asked.to_arrow(), asked.errors(0.95)
-    ratio, less = of[sf.ratio("s", "n")], of[sf.difference("s", "count_v")]
-    for i, row in enumerate(table.to_pylist()):
-        assert row["low"] == found[ratio][i].as_py() - bars[ratio][i].as_py()
-        assert row["high"] == found[ratio][i].as_py() + bars[ratio][i].as_py()
-        assert row["less"] == found[less][i].as_py() - bars[less][i].as_py() and row["nothing"] == 0
-
-
 def weighted(constant: Fraction | int = 0, **terms: Fraction | int) -> WeightedSum:
     return WeightedSum(tuple((name, Fraction(w)) for name, w in terms.items()), Fraction(constant))
 

@@ -160,14 +160,6 @@ def test_null_equals_nothing(public: list[int | None]) -> None:
     assert release.to_arrow().to_pylist() == expected
 
 
-def test_errors_in_what_gives_the_groups_are_placed_and_come_before_reading(reading: list[str]) -> None:
-    bad = GROUPS.replace("DISTINCT year FROM", "DISTINCT label + 1 AS year FROM")
-    with pytest.raises(SqlError, match="groups of the public table") as caught:
-        sf.sql(bad, tables={"visits": ROWS, "towns": sf.public(TOWNS)})
-    assert "'d'" not in str(caught.value)
-    assert not reading
-
-
 # Long and deep texts.
 
 

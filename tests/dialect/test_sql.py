@@ -242,23 +242,6 @@ def test_a_key_may_hide_a_source_column() -> None:
     assert third == Derive("year", f'"{first.name}"') and fourth == Derive("age", f'"{second.name}"')
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "list_max(list_transform([age, docvis], lambda x: x + 1))",
-        "{'a': age}['a']",
-        "'a\\' || city",
-        "$$GROUP BY$$ || city",
-        "regexp_matches(city, 'GROUP BY|\\d''') and a IS DISTINCT FROM b",
-    ],
-)
-def test_row_expressions_are_duckdb_text(expression: str) -> None:
-    query = parse(
-        dp(f"AVG({expression}, {R}) AS a, {expression} AS k", f"WHERE {expression} GROUP BY {expression}")
-    )
-    assert query.where == expression and {e for _, e in query.derived} == {expression}
-
-
 # Numbers are exact.
 
 

@@ -113,21 +113,6 @@ def test_the_same_question(what):
     assert asked(left_out) == asked(said, None)
 
 
-@pytest.mark.parametrize(
-    ("columns", "keys", "groups"),
-    [
-        ("year, COUNT(*) AS n", "year", [(2020,), (2021,)]),
-        ("year AS y, COUNT(*) AS n", "y", [(2020,), (2021,)]),
-        ("year AS city, COUNT(*) AS n", "1", [(2020,), (2021,)]),
-        ("v.CITY, COUNT(*) AS n", "ALL", [("Bonn",), ("Ost",), ("Ulm",)]),
-        ("year, city, COUNT(*) AS n", "1, 2", [(y, c) for y in (2020, 2021) for c in ("Bonn", "Ost", "Ulm")]),
-    ],
-)
-def test_public_groups_of_columns_with_domains(columns, keys, groups):
-    found = asked(text(columns, rest=f"v GROUP BY {keys}"))
-    assert list(found.public_groups) == groups
-
-
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [

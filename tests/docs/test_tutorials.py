@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import codeop
 import contextlib
 import io
 import os
@@ -206,26 +205,6 @@ def test_a_page(
             assert step.compared(printed) == step.compared(step.said), step.code
     for name in drawn:
         assert (registry / name).exists() and (PICTURES / name).exists(), f"{page.name} does not draw {name}"
-
-
-def unfit_to_paste(code: str) -> str:
-    """The first line at which Python's prompt stops, where a reader pastes the code: a loop there ends at an empty line, and nowhere else."""
-    pasted: list[str] = []
-    for line in [*code.splitlines(), ""]:
-        pasted.append(line)
-        try:
-            if codeop.compile_command("\n".join(pasted), "page", "single") is not None:
-                pasted = []
-        except SyntaxError:
-            return line
-    return "\n".join(pasted)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
-def test_code_can_be_pasted_into_the_prompt(page: Path) -> None:
-    assert [
-        u for step in steps(page.read_text()) if step.kind == "python" if (u := unfit_to_paste(step.code))
-    ] == []
 
 
 def test_the_commands_of_the_front_page_are_those_of_the_readme() -> None:

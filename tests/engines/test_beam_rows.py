@@ -197,24 +197,6 @@ def test_a_value_is_what_it_holds_whatever_its_class_says():
         assert shown(columns, [value, plain]) == shown(columns, [plain, plain]), repr(value)
 
 
-def test_batches_of_other_types_mean_what_rows_mean():
-    columns = Columns(pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())]))
-    arriving = pa.table(
-        {
-            "place": pa.array(["a", "b", None]).dictionary_encode(),
-            "x": pa.array([1, 2, 2**60 + 1]),
-            "id": pa.array(["7", "8", "9"]),
-        }
-    )
-    (batch,) = columns.of_arrow(arriving)
-    assert batch.to_pydict() == {"id": [None] * 3, "place": ["a", "b", None], "x": [1.0, 2.0, float(2**60)]}
-    broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
-    (batch,) = columns.of_arrow(pa.table({"place": broken, "id": [1, 2]}))
-    assert batch.to_pydict() == {"id": [1, 2], "place": ["a", None], "x": [None, None]}
-    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
-    assert next(columns.of_arrow(twice)).to_pydict()["id"] == [None]
-
-
 @pytest.mark.long
 @pytest.mark.flakiness(k=100, because="noise of scale 10^-5 rounds away")
 def test_beam_may_check_types_while_it_runs(run):

@@ -121,17 +121,3 @@ def test_what_has_no_such_unit_is_refused():
     for ask_, says in REFUSED:
         with pytest.raises((QueryError, ParameterError), match=says):
             ask_()
-
-
-@pytest.mark.long
-def test_a_foreign_key_leads_to_them():
-    visits_ = pa.table({"id": [1, 1], "month": [1, 2], "number": [7, 8]})
-    bills = pa.table({"visit": [7, 7, 8, 9], "amount": [1, 2, 3, 4]})
-    cat = sf.catalog({"tables": {
-        "visits": {"source": visits_, "privacy_unit": PARTS},
-        "bills": {"source": bills, "foreign_keys": {"visit": "visits.number"}},
-    }})  # fmt: skip
-    asked = cat.table("bills")
-    assert asked.unit == "id and month"
-    assert sorted(row[1] for row in rows_of(asked.per_unit(n="count(*)"))) == [1, 2]
-    assert sum(rows_of(asked.join(cat.table("visits"), on={"visit": "number"})).values()) == 3

@@ -279,24 +279,6 @@ def test_an_expression_has_the_value_that_it_says():
             assert all(same_value(*pair) for pair in zip(expected, found, strict=True)), (text, found)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["greatest", "least"])
-def test_the_largest_of_several(openers, name):
-    """DuckDB copies the plan where units are cut to some groups, and took two equal ones for one named argument."""
-    values = [5, 2, 9, 4, 7, 3, 8]
-    for count in (1, 2, 3, 7):
-        source = f"SELECT {', '.join(f'{v} AS c{i}' for i, v in enumerate(values))}, NULL::INT AS none"
-        text = f"{name}(none, {', '.join(f'c{i}' for i in range(count))})"
-        assert evaluated(source, text) == [[(max if name == "greatest" else min)(values[:count])]]
-    columns = {"id": ("BIGINT", [str(i % 9) for i in range(40)])} | {
-        n: ("BIGINT", [str(i * step % 7) for i in range(40)]) for n, step in (("a", 3), ("i", 5))
-    }
-    for text in (f"{name}(i, a, a)", f"{name}(a, a, a, i, a)", f"{name}(i, a + 0, coalesce(a), a)"):
-        table = Table(openers("duckdb")(columns), "id").with_columns(y=text)
-        plan = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
-        assert sum(batch.num_rows for batch in table._engine.statistics(plan.exact, 10)) > 1
-
-
 # On values that do not fail, and are not beyond what docs/expressions.md names, a total form has the value of the text.
 ORDINARY = {
     "bo": ("BOOLEAN", ["true", "false", None]),

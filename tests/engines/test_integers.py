@@ -122,43 +122,6 @@ def test_one_value_at_the_ends_of_its_type(kind):
     assert values({"x": kind}, rows, "bit_count(x)") == [(x % 2**bits).bit_count() for (x,) in rows]
 
 
-Definition = Callable[[dict[str, int]], int | None]
-
-
-def nested(chance: random.Random, names: list[str], depth: int) -> tuple[str, Definition]:
-    """Return an expression of whole numbers, and its definition: NULL as soon as a part is beyond HUGEINT."""
-    if depth == 0:
-        name = chance.choice(names)
-        return name, lambda row: row[name]
-    sign = chance.choice(["+", "-", "*", "*", "//", "%"])
-    left, of_left = nested(chance, names, depth - 1)
-    if chance.random() < 0.25:
-        number = chance.choice([0, 1, -1, 3, 100, 2**31, -(2**63)])
-        right, of_right = f"({number})", lambda row: number
-    else:
-        right, of_right = nested(chance, names, depth - 1)
-
-    def value(row: dict[str, int]) -> int | None:
-        a, b = of_left(row), of_right(row)
-        return None if a is None or b is None else held(OPERATORS[sign](a, b))
-
-    return f"({left} {sign} {right})", value
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)])
-def test_operators_in_operators(seeds):
-    """What a part can be at most is known from its own parts: a product of sums, a sum of remainders, and so on."""
-    for seed in seeds:
-        chance = random.Random(seed)
-        schema = {f"c{i}": chance.choice(list(INTEGERS)) for i in range(3)}
-        rows = [tuple(chance.choice(extremes(kind)) for kind in schema.values()) for _ in range(40)]
-        for depth in (2, 2, 3, 4):
-            text, of = nested(chance, list(schema), depth)
-            expected = [of(dict(zip(schema, row, strict=True))) for row in rows]
-            assert values(schema, rows, text) == expected, text
-
-
 def test_a_product_that_is_the_smallest_number_does_not_stop():
     """DuckDB refuses to multiply to the smallest HUGEINT, which is within the type."""
     rows = [(-(2**63),), (-(2**63) + 1,), (0,), (2**63 - 1,)]

@@ -195,28 +195,6 @@ def test_refused_before_a_job(unreadable, no_job, settings):
             question(unreadable).release(**BUDGET)
 
 
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("it looks at which groups are shown, of 500 people each")
-def test_times_are_read_in_the_zone_that_is_named_and_a_widened_key_is_given_back(spark, settings):
-    """Whatever the zone of Spark's session is, when the frame is scanned or the job runs. The sum of a BIGINT is a decimal."""
-    settings({"spark.sql.session.timeZone": "America/Lima"})
-    columns = (
-        "id",
-        "id % 2 AS g",
-        "TIMESTAMP '2024-07-01 22:30:00' AS ts",
-        "TIMESTAMP_NTZ '2024-07-01 22:30:00' AS w",
-    )
-    rows = spark.range(1000).selectExpr(*columns)
-    asked = sf.scan(rows, privacy_unit="id", timezone="Europe/Berlin")
-    asked = asked.with_columns(k="g + 1", h="hour(ts)", day="CAST(ts AS DATE)", wall="hour(w)")
-    question = asked.group_by("k", "h", "day", "wall").bound(groups=1, rows=1).agg(n=sf.count())
-    engine, plan = question.table._engine, question.plan(epsilon=10, delta=1e-6)
-    frame = engine.released(engine.work(plan))
-    settings({"spark.sql.session.timeZone": "UTC"})  # workers keep to the zone of the question
-    found = sorted((int(row.k), row.h, row.day, row.wall) for row in frame.collect())
-    assert found == [(k, 5, date(2024, 7, 2), 22) for k in (1, 2)]
-
-
 def test_a_worker_with_another_duckdb_says_so():
     asked = question(ROWS)
     engine = LocalEngine(ROWS)

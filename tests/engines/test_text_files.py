@@ -16,7 +16,6 @@ import sfumato as sf
 from sfumato.cli.sql_command import _types
 from sfumato.engines.duckdb import text_lines
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import EngineError, QueryError
 from sfumato.query import sizes
 
 pytestmark = pytest.mark.noise_cannot_matter("rows are looked at before any noise")
@@ -164,31 +163,7 @@ def test_wrong_bytes_of_a_line_are_missing_and_change_no_other_line(tmp_path):
             assert {repr((i, f"a{i}")) for i in range(COUNT)} | {repr((100, "b"))} <= set(found)
 
 
-def test_encodings_that_are_none(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_bytes(lines(lambda i: f"{i},{TOWNS[0]}").encode("latin-1"))
-    (note,) = (one for one in DuckDBEngine.open(path).notes if "encoding=" in one)
-    given = re.search(r"encoding='([^']+)'", note)[1]
-    assert "not UTF-8" in note and opened(path, encoding=given)[1][0] == repr((0, TOWNS[0]))
-    path.write_bytes(lines(lambda i: f"{i},{i}", "id,größe").encode("latin-1"))
-    with pytest.raises(EngineError, match="header.*not UTF-8, in column 2. Write encoding='latin-1'"):
-        DuckDBEngine.open(path, types={"id": "BIGINT"})
-    for name in ("latin-one", "utf-7", "cp037", "", 3):
-        with pytest.raises(QueryError, match="which is no encoding of CSV"):
-            sf.scan(path, privacy_unit="id", encoding=name)
-
-
 # Files.
-
-
-def test_files_have_layouts_of_their_own(tmp_path):
-    (tmp_path / "a.csv").write_text("id,v\n1,2\n")
-    (tmp_path / "b.csv").write_text("V;ID\n4;3\n")
-    found = opened(str(tmp_path / "*.csv"), {"id": "BIGINT", "v": "BIGINT"})
-    assert found == ({"id": "BIGINT", "v": "BIGINT"}, ["(1, 2)", "(3, 4)"])
-    (tmp_path / "b.csv").write_text("id,w\n4,3\n")
-    with pytest.raises(EngineError, match="give all files one header"):
-        DuckDBEngine.open(str(tmp_path / "*.csv"))
 
 
 # Whatever a line holds, no other changes: rows of 100 to 139, and hostile ones of 7.

@@ -48,10 +48,6 @@ def test_every_number_is_the_same_with_libraries_set_otherwise(hostile):
     assert_same(hostile, PARTS)
 
 
-WITHOUT_CONTEXT = {"context", "mpq", "mpz", "iroot", "pack", "unpack", "get_exp", "is_finite"}
-WITHOUT_CONTEXT |= {"RoundDown", "RoundUp", "RoundToNearest"}
-
-
 # Public functions of these packages compute with floats; those below compute with none.
 PLAIN = {"take", "history", "remaining", "spent", "total", "leak"}
 OF_A_TEST = {"Account", "Interval", "RatioTolerance", "Recorder", "Probability"}

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -103,29 +102,6 @@ def test_the_best_limit_moves_with_the_budget():
     limits = [found(epsilon) for epsilon in (0.01, 0.1, 1, 10)]
     assert limits == sorted(limits)
     assert limits[0] < limits[-1] == 20
-
-
-@pytest.mark.long
-def test_errors_are_near_those_of_the_best_limits():
-    rng = np.random.default_rng(5)
-    per = np.minimum(rng.zipf(1.6, 4_000), 60)
-    unit = np.repeat(np.arange(4_000), per)
-    place = np.concatenate([np.arange(n) for n in per])
-    group = (unit * 7 + place) % 60
-    table = pa.table({"id": unit, "product": group})
-    keys = list(range(60))
-
-    def error(groups, epsilon):
-        noise = make_plan(asked(table, groups, 1, keys).query, epsilon=epsilon).expected["n"]
-        cut = np.bincount(group, np.maximum(0, 1 - groups / per[unit]), 60)
-        return np.sqrt(noise**2 + cut**2).mean()
-
-    best = min(error(limit, 1) for limit in LIMITS if limit <= 60)
-    for seed in range(5):
-        release = asked(table, rows=1, keys=keys).release(epsilon=1, unsafe_words=SeededWords(seed))
-        found = release.found[0].value["groups"]
-        assert error(found, Fraction(9, 10)) < 1.6 * best
-    assert error(1, Fraction(9, 10)) > 1.6 * best, "the guess that the issue warns of would be found out"
 
 
 def test_noise_of_far_bins_is_taken_for_nobody():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import BudgetError, ParameterError, QueryError
+from sfumato.errors import BudgetError, ParameterError
 from sfumato.guidance.simulated_groups import SimulatedGroups, bars
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
@@ -89,21 +89,6 @@ def test_errors_and_bars_are_those_of_many_releases(case):
             assert row[name] < 1.15 * needed + (name in ("n", "s")), (name, row[name], needed)
         of_name = [w.column(name)[0].as_py() for w in widths]
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
-
-
-@pytest.mark.long
-def test_means_are_checked_and_said():
-    one = question({"n": NUMBERS["n"], "m": NUMBERS["m"]})
-    (note,) = [note for note in one.preview(epsilon=1, units=100, means={"x": "1/3"}).notes if "mean" in note]
-    assert "those of x with a mean of 0.333" in note
-    assert any("means={column: number}" in note for note in one.preview(epsilon=1, units=100).notes)
-    wider = one.epsilon_for(m=0.5, units=100, means={"x": 1})
-    assert wider > 1.1 * one.epsilon_for(m=0.5, units=100)
-    for means in ({"x": 10}, {"x": 10**400}, {"y": 1}, {"X1": 1}, 3, {"g": 1}):
-        for ask in (one.preview, one.epsilon_for):
-            given = {"epsilon": 1} if ask == one.preview else {"m": 0.5}
-            with pytest.raises((QueryError, ParameterError), match="means|column with bounds"):
-                ask(**given, units=100, means=means)
 
 
 @pytest.mark.long

@@ -270,51 +270,6 @@ def test_every_statistic_has_its_shift(names, all_rows):
     assert all(one.half_width < 0.05 for one in found.values())
 
 
-def quantile_of(values, rank, weights):
-    order = np.argsort(values)
-    return values[order][np.searchsorted(np.cumsum(weights[order]), rank * weights.sum())]
-
-
-def quantile_shift(x, rank, lower, upper, kept=KEPT):
-    """How far the quantile of clamped values that count is from that of all values."""
-    limited = quantile_of(np.clip(x, lower, upper), rank, kept)
-    return limited - quantile_of(wide(x, lower, upper), rank, np.ones(len(x)))
-
-
-@pytest.mark.long
-@STILL
-def test_quantiles_have_a_shift_of_their_value(all_rows):
-    found = shifts(
-        in_two_towns(
-            q=sf.quantiles("b", [0.25, 0.5, 0.9], lower=0, upper=6), low=sf.median("b", lower=12, upper=20)
-        )
-    )
-    exact = {f"q_{100 * rank:g}": quantile_shift(B, rank, 0, 6) for rank in (0.25, 0.5, 0.9)}
-    exact["low"] = quantile_shift(B, 0.5, 12, 20)
-    assert exact["q_90"] < -1, "the bounds end below the quantile"
-    assert exact["low"] > 1, "the bounds begin above the quantile"
-    assert abs(exact["q_25"]) > 0.2, "the limit of groups shifts it"
-    for name, shift in exact.items():
-        width = 8 if name == "low" else 6
-        assert found[name].shift == pytest.approx(shift, abs=width / 160), name  # half of a bin
-        assert abs(found[name].shift - shift) <= found[name].half_width <= width / 30
-        assert found[name].of == "value" and not found[name].relative
-
-
-@STILL
-def test_distinct_values_have_the_shift_of_a_larger_limit(all_rows):
-    rng = np.random.default_rng(8)
-    who = np.repeat(np.arange(600), 6)
-    words = who * 6 + np.tile(np.arange(6), 600)
-    words = np.where(rng.random(len(who)) < 0.5, words, words % 50)
-    table = sf.scan(pa.table({"id": who, "word": words}), privacy_unit="id")
-    (found,) = table.agg(d=sf.count_distinct("word", values=2)).diagnose(epsilon=EXACT).shifts()
-    alone = np.minimum(np.bincount(who, weights=words >= 50), 2).sum()
-    exact = (alone + min(50, 2 * 600 - alone)) / len(np.unique(words)) - 1
-    assert found.relative
-    assert found.shift == pytest.approx(exact, abs=0.02)
-
-
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
     asked = {

@@ -35,7 +35,6 @@ from sfumato.measurements.candidate_selection import (
     margin_for,
     peel,
     peel_limited,
-    random_order,
     uniform_below,
 )
 from sfumato.measurements.randomized_response import _ratio, respond
@@ -118,20 +117,6 @@ def test_indices_are_uniform_and_biased_ones_are_not(unlikely):
     words = FixedWords([last, last - 1, 3, 2**64 - 1, 7])
     assert uniform_below(5, 3, words).tolist() == [2, 4, 3]  # 2^64 - 1 and `last` are drawn again
     assert uniform_below(1, 4, FixedWords([0, 1, 2**64 - 1, 9])).tolist() == [0] * 4
-
-
-@pytest.mark.long
-@pytest.mark.noise_cannot_matter("the order of one is all that is fresh")
-def test_orders_are_uniform_and_ties_are_drawn_again(unlikely):
-    words = SeededWords(2)
-    counts = Counter(tuple(random_order(4, words).tolist()) for _ in range(12_000))
-    assert not unlikely(counts, dict.fromkeys(permutations(range(4)), 1 / 24))
-    lazy = Counter(
-        tuple(np.argsort(words.take(4) % np.uint64(3), kind="stable").tolist()) for _ in range(12_000)
-    )
-    assert unlikely(lazy, dict.fromkeys(permutations(range(4)), 1 / 24))
-    assert random_order(3, FixedWords([5, 1, 5, 9, 7, 3])).tolist() == [2, 1, 0]
-    assert random_order(1).tolist() == [0]
 
 
 @pytest.mark.flakiness(k=100, because="a million scales lie between the scores")

@@ -241,34 +241,6 @@ def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     assert 0.5 * claim < largest_loss(choice, most=2 if len(targets) == 2 else 3) <= claim * (1 + 1e-12)
 
 
-groups_of_counts = st.lists(
-    st.dictionaries(st.integers(0, 5), st.sampled_from([1, 2, 7, 2**40, 2**61]), max_size=6),
-    min_size=1,
-    max_size=5,
-)
-
-
-@steady
-@given(groups_of_counts, choices, st.sampled_from([None, 0, 3, "near", "far"]))
-def test_groups_are_measured_together_as_each_by_itself(groups, choice, far):
-    far = getattr(choice, far) if isinstance(far, str) else far
-    alone = [given_as(counts) for counts in groups]
-    places = np.concatenate([own for own, _ in alone])
-    offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
-    together = given_as(dict(enumerate(n for counts in groups for _, n in sorted(counts.items()))))[1]
-    found = choice.levels_of_groups(places, together, offsets, far)
-    for levels, own in zip(found, alone, strict=True):
-        expected = choice.levels(*own, far)
-        assert levels.distances.tolist() == expected.distances.tolist()
-        assert levels.log_left == expected.log_left
-        assert [[e.tolist() for e in ends] for ends in levels.ends] == [
-            [e.tolist() for e in ends] for ends in expected.ends
-        ]
-    drawn = choice.draws(places, together, offsets, SeededWords(1))
-    words = SeededWords(1)
-    assert list(drawn) == [choice.draw(*own, words) for own in alone]
-
-
 def test_what_is_released_and_refused():
     release = joint_quantiles("1/2", SMALL, AROUND, name="x.leaves", keys=["a", "b"])
     assert release.output_measure == PureDP() and release.map(2) == 4

@@ -120,15 +120,6 @@ def test_exact_coverage_of_one_stratum(law, confidence=F(95, 100)):
         assert min(exact_coverages([n], [size], cases, law, confidence)) >= confidence - F(1, 10**9)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("law", [Laplace(1)], ids=str)
-def test_exact_coverage_of_two_strata(law):
-    shares = ((0, 0), (0.02, 0), (0.04, 0.1), (0.3, 0), (0.5, 0.5), (1, 0.6), (0, 1))
-    for n, size in (([5, 20], [500, 100]), ([2, 9], [30, 300]), ([12, 12], [100, 100])):
-        cases = [[round(p * s) for p, s in zip(pair, size, strict=True)] for pair in shares]
-        assert min(exact_coverages(n, size, cases, law, "0.95")) >= 0.95 - 1e-9
-
-
 @pytest.mark.parametrize("n", [2, 300])
 def test_nobody_said_yes(n):
     """Without noise, in a large population, it is the exact limit 1 - miss^(1/n), to 1%."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction as F
 from itertools import combinations, product
-from math import comb, floor, hypot, log10, sqrt
+from math import comb, floor, log10, sqrt
 
 import mpmath
 import numpy as np
@@ -108,23 +108,6 @@ def test_whole_numbers_pass_through(monkeypatch, power):
     if power:
         (wrong,) = given(monkeypatch, other, [m + n for m, n in zip(moved, z, strict=True)])
         assert wrong != [(n << FINE) + w for n, w in zip(x, given(monkeypatch, other, z)[0], strict=True)]
-
-
-def test_steps_and_totals_have_the_deviations_that_are_promised():
-    noise = SeriesGaussian((F(5), F(50)), HALF, 4000)
-    drawn = noise.rounded(SeededWords(1)) / 2.0**FINE
-    deviations, off = noise.cumulated
-    assert np.all(off < 2.0**-11) and deviations[0] == pytest.approx(1)
-    assert deviations[-1] == pytest.approx(sqrt(HALF.squared_sum(1)), rel=1e-3)
-    for own, scale, law in zip(drawn, (5, 50), noise.laws, strict=True):
-        assert np.cumsum(own, axis=1).std(axis=0) == pytest.approx(scale * deviations, rel=0.08)
-        assert own.std(axis=0)[-1] == pytest.approx(law.standard_deviation, rel=0.08)
-        assert law.standard_deviation == pytest.approx(scale * hypot(*noise.inverse), rel=1e-3)
-        # No draw serves two steps, two series or two numbers.
-        sums = np.array([HALF.times([F(v) for v in row.tolist()]) for row in own[:30]], np.float64)
-        assert sums.std() == pytest.approx(scale, rel=0.1)
-        assert abs(np.corrcoef(sums[:, :-1].ravel(), sums[:, 1:].ravel())[0, 1]) < 0.15
-    assert abs(np.corrcoef(drawn[0].ravel(), drawn[1].ravel())[0, 1]) < 0.02
 
 
 @pytest.mark.parametrize(

@@ -206,16 +206,3 @@ def test_groups_are_shown_where_their_noisy_units_reach_the_threshold():
     table = release.to_arrow()
     assert table["g"].to_pylist() == expected and 0 < len(expected) < 60
     assert table["people"].to_pylist() == [g + 1 + int(drawn[0, g]) for g in expected]
-
-
-@pytest.mark.noise_cannot_matter("the words are seeded")
-def test_groups_below_the_pre_threshold_are_never_shown():
-    asked, options = private(pre_threshold=30, delta=0.4)
-    release = asked.release(**options, unsafe_words=SeededWords(2))
-    assert min(release.to_arrow()["g"].to_pylist()) >= 29
-
-
-def test_auto_spends_no_delta_on_public_groups():
-    asked = question(n=sf.count(), m=sf.mean("x", lower=0, upper=1))
-    release = asked.release(epsilon=1, delta=1e-6, unsafe_words=SeededWords(1))
-    assert release.plan.noise.name == "k_norm" and release.spent == (1.0, 0.0)

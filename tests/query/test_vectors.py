@@ -82,21 +82,6 @@ def test_noise_is_chosen_by_its_size_and_is_of_the_size_that_is_claimed():
     assert next(iter(by_row.plan.deviations.values())) == pytest.approx(4 * 3 * math.sqrt(2), rel=1e-6)
 
 
-@pytest.mark.noise_cannot_matter("half-widths follow from the law alone")
-def test_half_widths_are_of_each_entry_or_of_all_at_once():
-    length = 400
-    table = people([[0.0] * length] * 3)
-    release = table.agg(s=sf.vector_sum("v", length=length, bound=1)).release(epsilon=1, delta=1e-6)
-    errors = release.errors(0.95)
-    assert errors.schema.field("s").type == pa.list_(pa.float64(), length)
-    single, joint = only(errors), only(release.errors(0.95, simultaneous=True))
-    assert len(set(single)) == len(set(joint)) == 1
-    (law,) = release.plan.laws.values()
-    step = float(next(iter(release.plan.steps.values())))
-    assert single[0] == pytest.approx(step * law.tolerance(-math.log10(0.05)), rel=1e-6)
-    assert joint[0] == pytest.approx(step * law.tolerance(-math.log10(0.05 / length)), rel=1e-6)
-
-
 # Means.
 
 RNG = np.random.default_rng(3)

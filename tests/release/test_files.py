@@ -13,7 +13,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.display.formatting import guarded, unguarded
-from sfumato.errors import ColumnError, ParameterError
 from sfumato.release.release_files import with_formulas, without_formulas
 
 pytestmark = pytest.mark.noise_cannot_matter("texts are compared, whatever the numbers are")
@@ -114,16 +113,6 @@ def looked_at(**options: Any) -> Any:
     table = sf.scan(pa.table(data), privacy_unit="id").group_by("town", keys=["A", "B", None])
     asked = table.bound(groups=1, rows=1).agg(n=sf.count(), x=sf.mean("x", lower=0, upper=5))
     return asked.release(epsilon=1, **options)
-
-
-def test_columns_rows_and_length() -> None:
-    release = looked_at()
-    assert len(release) == 3 and list(release) == release.to_arrow().to_pylist()
-    assert release["n"] == [row["n"] for row in release] and set(release["town"]) == {"A", "B", None}
-    with pytest.raises(ColumnError, match="nn"):
-        release["nn"]
-    with pytest.raises(ParameterError, match="list\\(release\\)"):
-        release[0]
 
 
 def read(path: Path) -> tuple[list[list[Any]], dict[str, Any], list[list[str]]]:

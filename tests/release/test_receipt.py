@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError, ParameterError
+from sfumato.errors import EngineError
 from sfumato.exact.parameters import canonical_bytes
 from sfumato.noise import FixedWords
 from sfumato.release.answer_digest import Answer
@@ -88,19 +87,6 @@ def test_the_order_of_rows_and_columns_and_widths_do_not_matter():
         2, "town", mixed["town"].dictionary_encode()
     )
     assert release.receipt().verify(narrow).ok
-
-
-def test_receipts_are_files(tmp_path):
-    receipt = released().receipt(confidence=0.9)
-    receipt.write(tmp_path / "receipt.json")
-    again = sf.Receipt.read(tmp_path / "receipt.json")
-    assert again == receipt and again.sha256 == receipt.sha256
-    entry = [{"dataset": "hospital", "entry": 7}]
-    replace(receipt, ledger=entry).write(tmp_path / "receipt.json")
-    kept = sf.Receipt.read(tmp_path / "receipt.json")
-    assert kept.ledger == entry and kept.sha256 == receipt.sha256
-    with pytest.raises(ParameterError, match=r"receipt path .* ends in \.json$"):
-        receipt.write(tmp_path / "receipt.txt")
 
 
 # What is found, and said.

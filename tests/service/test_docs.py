@@ -115,12 +115,3 @@ def test_the_example_in_one_command(tmp_path: Path) -> None:
         process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
-
-
-def test_the_paths_of_the_page_are_there() -> None:
-    from sfumato.service.openapi import PATHS
-
-    told = set(re.findall(r"`(GET|POST) (/[\w/{}]+)`", PAGE))
-    assert told == {(one["method"].upper(), path) for path, one in PATHS.items() if path != "/openapi.json"}
-    for name in ("Containerfile", "sfumato.service", "start.py", "registry.toml"):
-        assert (ROOT / "examples" / "serve" / name).exists()

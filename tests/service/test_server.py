@@ -92,11 +92,6 @@ class Running:
             for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         ]
 
-    def health(self) -> int:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as opened:
-            opened.request("GET", "/health")
-            return opened.getresponse().status
-
 
 @contextmanager
 def running(folder: Path, **settings: Any) -> Iterator[Running]:

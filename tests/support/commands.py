@@ -7,11 +7,6 @@ from typing import Any
 # Enough budget that every group is shown and no test depends on luck: at this epsilon the noise of a count
 # of hundreds is far below one.
 OPTIONS = "epsilon = 1000, delta = 1e-6, privacy_unit_column = id, max_rows_per_group = 1"
-# The number of different visits, by matching and by shares.
-KINDS = (
-    "COUNT(DISTINCT visits, contribution_bounds_per_group => (0, 1)) AS kinds, "
-    "APPROX_COUNT_DISTINCT(visits, contribution_bounds_per_group => (0, 1)) AS about"
-)
 
 
 def query(

@@ -53,15 +53,6 @@ TABLES: dict[str, Any] = DECLARED | {
         "foreign_keys": {"who": "people.id"},
     },
 }
-# A person in a month is a unit of another kind, for which there is a service of its own.
-MONTHS: dict[str, Any] = {
-    "months": {
-        "source": pa.table({"id": [1, 1, 2], "day": DAYS[:3], "v": [1.0, 2.0, 3.0]}),
-        "privacy_unit": ["id", "date_trunc('month', day)"],
-        "max_rows": 2,
-        "columns": {"v": {"lower": 0, "upper": 5}},
-    }
-}
 DELTA = {"epsilon": 1, "delta": "1e-6"}
 ONE = {"epsilon": 1}
 Chain = tuple[Callable[[Any], Any], Mapping[str, Any]]

@@ -171,31 +171,6 @@ def test_bad_markers_are_errors_that_say_so(run):
     assert len(re.findall("^E .*ParameterError: .* must be", result.stdout.str(), re.M)) == len(bad)
 
 
-@pytest.mark.long
-def test_the_plugin_loads_cheaply_and_disturbs_nothing(pytester):
-    """A run of its own, warnings as errors, in a project that knows nothing of this package."""
-    pytester.makepyfile("""
-        import sys
-        def test_loaded():
-            heavy = {"duckdb", "pyarrow", "scipy", "pandas", "polars", "dp_accounting", "sfumato.query"}
-            assert not heavy & set(sys.modules)
-        """)
-    result = pytester.runpytest_subprocess("-W", "error", "--strict-markers", "--strict-config")
-    result.assert_outcomes(passed=1)
-    assert "flakiness" not in result.stdout.str()
-    pytester.runpytest_subprocess("-W", "error", "-p", "no:sfumato", "--collect-only").assert_outcomes()
-    # While pytest collects, no test is running.
-    pytester.makepyfile("from sfumato.testing import seeded_words\nseeded_words(1)\ndef test_it(): pass\n")
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*RefusalError: seeded words: refused*"])
-    # A record needs neither Spark nor Beam.
-    pytester.makepyfile(
-        "import sys\nsys.modules['apache_beam'] = sys.modules['pyspark'] = None\ndef test_it(recorder): pass\n"
-    )
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
-
-
 # Fixtures.
 
 

@@ -15,7 +15,6 @@ import pytest
 from sfumato import transformations as t
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework.contribution_bodies import weighted
-from sfumato.transformations.statistics.cross_moments import square_share
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 NORMS = [t.Norm.L1, t.Norm.L2]
@@ -127,21 +126,6 @@ def test_trees(rows, exponent):
         assert Fraction(99, 100) < claimed <= 1
 
 
-def test_the_most_that_many_rows_do():
-    """Scaling down does not let the number of rows in."""
-    grid = t.ValueGrid(0, 0, 30)
-    rows = [{"x": 30}] * 10**4 + [{"x": None}]
-    for statistic in (
-        t.Moments("x", "x", 3, grid, True, -14, 0, 140),
-        t.Count(3, "x", -14),
-        t.QuantileTree("x", "x", 3, 0.0, 30.0, -14),
-    ):
-        added = dict(statistic.contribution(rows))
-        for norm in NORMS:
-            scales = statistic.body.split(norm)
-            assert size(statistic, added, norm, scales) <= statistic.body.size(norm, scales)
-
-
 NAN, INF = float("nan"), float("inf")
 X, Y = t.Axis("x", "x", t.ValueGrid(0, -2, 2), 2), t.Axis("y", "y", t.ValueGrid(0, 1, 7), 6)
 ALL = ((0, 1), (0, 0), (1, 1))
@@ -212,20 +196,6 @@ def test_infinite_edges_hold_infinities_and_what_is_outside_has_a_bin_where_aske
 def test_truth_values_and_texts_are_listed_as_they_are():
     assert [t.Listed((True, False)).place(x) for x in (False, True, None)] == [1, 0, None]
     assert [t.Listed(("a", "é"), other=True).place(x) for x in ("A", "e\u0301", "é", None)] == [2, 2, 1, None]
-
-
-@pytest.mark.parametrize("axes", [1, 2, 7])
-def test_the_shift_of_squares_balances_rows_at_the_centre_and_at_the_ends(axes):
-    """The size of a row in L2 is that of the centre, and less than that of all numbers by themselves."""
-    made = tuple(
-        t.Axis(f"x{i}", f"x{i}", t.ValueGrid(0, -16, 16), int(square_share(axes) * 256)) for i in range(axes)
-    )
-    body = t.CrossMoments("c", made, 1, tuple(combinations_with_replacement(range(axes), 2))).body
-    scales = body.split(t.Norm.L2)
-    assert body.size(t.Norm.L2, scales) == 4 * axes * square_share(axes) ** 2
-    assert body.size(t.Norm.L2, scales) < weighted(
-        t.Norm.L2, [int(s) for s in body.linf_sensitivities], scales
-    )
 
 
 def test_what_cannot_be_is_refused():

@@ -430,21 +430,6 @@ def test_questions_that_belong_together_are_listed(of_file, questions, listed):
     assert told.asked == len(questions)
 
 
-def test_refusals_are_listed_with_who_and_why(of_file):
-    for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
-        with pytest.raises(BudgetError):
-            COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
-    hostile = "SELECT id\n- shop, eve: 9 questions FROM v"
-    of_file.journal._record_rejected_text("shop", "bob", hostile, "SqlError")
-    told = of_file.journal.audit()
-    assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
-        ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
-        ("ann", 1, (("BudgetError", 1),)),
-    ]
-    assert str(told.refused[0]).endswith(r"SELECT id\n- shop, eve: 9 questions FROM v")
-    assert told.findings == () and "Refused questions, at no charge:\n- shop, bob" in str(told)
-
-
 def test_a_question_that_is_published_must_have_an_answer(ledger):
     asked(ledger)
     for entry in (1, 99):

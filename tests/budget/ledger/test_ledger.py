@@ -245,20 +245,3 @@ def test_sums_of_any_fractions_can_be_written_and_are_never_less(place):
         assert 0 <= account.totals[0][0] - sum(paid) < F(1, 2**4000)
     ledger.create("hospital", 31, "1e-6", replace=True)  # adds up anew
     assert ledger.accounts()[0].account.totals[0] == kept.account.totals[0]
-
-
-@pytest.mark.long
-def test_a_child_opens_its_own(place, in_child):
-    ledger = made(place)
-    budget = ledger.budget("hospital")
-    for use in (
-        lambda: budget.spend(1),
-        lambda: ledger.budget("hospital"),
-        lambda: ledger.create("school", 1),
-        lambda: ledger.grant("hospital", "ann", 1),
-    ):
-        kind, text = in_child(use)
-        assert kind is BudgetError and "another process" in text
-    in_child(lambda: sf.Ledger(place).budget("hospital").spend(1))
-    budget.spend(1)
-    assert budget.spent[0] == 2 and len(ledger.history()) == 3

@@ -282,20 +282,6 @@ def tampered(question, factor: float, **options):
     return release
 
 
-@pytest.mark.parametrize("noise", ["laplace", "k_norm", pytest.param("gaussian", marks=LONG)])
-def test_a_swapped_group_must_fail(noise):
-    """Each output by itself tells two groups apart that were exchanged."""
-    side = [i % 4 == 0 for i in range(4000)]
-    table = pa.table({"id": range(4000), "g": [0 if s else 1 for s in side], "x": [9.0 - (i % 2) if s else i % 9 - 5.0 for i, s in enumerate(side)],
-                      "n": [3 if s else 4 for s in side]})  # fmt: skip
-    question, options = asked(sf.scan(table, privacy_unit="id"), 2), {"noise": noise, "epsilon": 20}
-    release, (a, b) = released(question, **options), truth_of(question, **options).to_pylist()
-    for o in "nucsrmvd":
-        assert_approx_equal(release, {0: {o: a[o]}, 1: {o: b[o]}}, k=K, columns=[o])
-        text = text_of(assert_approx_equal, release, {0: {o: b[o]}, 1: {o: a[o]}}, k=K, columns=[o])
-        assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
-
-
 @pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])
 def test_private_groups(selection):
     """A large group that is missing fails, a small one may be missing."""

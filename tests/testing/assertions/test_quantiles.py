@@ -90,18 +90,6 @@ def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, s
         assert low <= found <= high, levels
 
 
-@LONG
-@pytest.mark.parametrize("deviation", [1, 40, 150, 600])
-def test_children_that_may_look_empty(deviation):
-    """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
-    for small, t in itertools.product((5, 30, 60, 130, 310, 700, 800), (4, 20, 60)):
-        walk = Walk(counts_of({0: small, LEAVES - 1: 100_000}), Gaussian(deviation), 0.0, 0.0, 1.0)
-        low, high = walk.ends(t)
-        tried = list(itertools.product(range(-t, t + 1), (-t, t)))
-        found = walked(walk, [[[noise] + [-t] * 14 + [others]] * 4 for noise, others in tried])
-        assert (low <= found).all() and (found <= high).all(), (small, t, found)
-
-
 # Releases.
 
 
