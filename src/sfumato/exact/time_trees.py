@@ -142,7 +142,10 @@ class Tree:
 
     @cached_property
     def variances(self) -> tuple[Floats, ...]:
-        """For each level of the tree, the variance of each block's sum, by its noise and those below."""
+        """For each level of the tree, the variance u of each block's sum, by its noise and those below.
+
+        One noise has variance 1, so 1/u is 1 more than one over the sum of u over the blocks in it.
+        """
         found = [np.ones(self.steps)]
         for level in range(1, self.levels):
             found.append(1 / (1 + 1 / self._of_children(found[-1], level)))
@@ -171,7 +174,15 @@ class Tree:
 
     @cached_property
     def totals(self) -> tuple[Floats, Floats]:
-        """For the total up to each time step: its variance, and a bound of its largest block weight."""
+        """For the total up to each time step: its variance, and a bound of its largest block weight.
+
+        Given the sum X of a block, what is before a step in it is α X up to a variance of ρ. Of its blocks,
+        let a be the sum of u over those that end before the step, u that of the one with the step, and U
+        that of all. Then α' = (a + α u)/U and ρ' = ρ + a + α^2 u - (a + α u)^2/U for the block, and a total
+        has the variance α^2 u + ρ of the whole. On the way down the same numbers give its covariance with
+        each block on the way and next to it, which is the weight of this block's noise; blocks inside of
+        those have less.
+        """
         steps = np.arange(self.steps)
         whole, rest = np.ones(self.steps), np.zeros(self.steps)
         above = []

@@ -230,8 +230,9 @@ def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
 def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
     """Return by level the variance of a total's noise, where cells are all combinations of keys.
 
-    On the space of interactions of a set of keys, what is known is the sum of weight * cells of a total, over
-    the levels that have these keys; and a total has its part of each space.
+    The interactions of a set of keys are eigenvectors of each level, with the cells of a total as
+    eigenvalue if the level has these keys, else 0. So what is known there is the sum of weight * cells of a
+    total over these levels; and a total has its part of each space.
 
     Args:
         rollup, weights: as of `variances`.
@@ -245,8 +246,8 @@ def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
 def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:
     """Return the variances of noise of nested levels' totals, from the cells up: up the tree, then down.
 
-    Up, a total is known from what its parts add up to, and from its own noise; down, its parts learn what
-    else is known of it.
+    Up, u = 1/(w + 1/sum of u) over the parts is the variance of a total by its parts and its own noise. Down,
+    with f that of a total given everything, a part with u has u (1 - p) + p^2 f, p = u/sum of u.
     """
     codes = [rollup.codes[i] for i in chain]
     # Which total of the next level each total is part of.
