@@ -9,6 +9,7 @@ RECEIPT = f"{RELEASE}/test_receipt.py"
 DIGEST = f"{RECEIPT}::test_tables_that_differ_have_digests_that_differ"
 SAMPLING = f"{RELEASE}/test_sampling.py"
 DERIVED = f"{RELEASE}/test_comparison.py"
+STANDARD = f"{RELEASE}/test_standard_errors.py"
 
 FAULTS = [
     # Drawing once.
@@ -57,6 +58,15 @@ FAULTS = [
           "    least, most = rest - half, rest + half", "    least, most = rest, rest", f"{DERIVED}::test_a_share_is_held_against_the_noise_of_both_groups"),
     Fault("the bar of a ratio may fail four times as often", "query/aggregates/derived_outputs.py",
           "return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)", "return numbers.noises.quotient(numbers.values, first.linear, second.linear, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
+    # Standard errors.
+    Fault("a standard error of a count leaves out that it is whole", "noise/noise_sums.py",
+          "return float((2 * m + 1) @ ", "return float(2 * m @ ", f"{STANDARD}::test_that_of_a_count_is_of_the_rounded_law"),
+    Fault("a standard error is of half a slope", "query/aggregates/estimate.py",
+          "(above - below) / (2 * by)", "(above - below) / (4 * by)", f"{STANDARD}::test_those_of_sums_and_means_are_of_their_noises"),
+    Fault("a ratio has a standard error as if both outputs had other noise", "query/aggregates/derived_outputs.py",
+          "return [1 / divisor, -first / divisor**2]", "return [1 / divisor, first / divisor**2]", f"{STANDARD}::test_what_noise_leaves_open_has_none"),
+    Fault("a number that may be 0 is divided by", "query/aggregates/estimate.py",
+          "return np.asarray(np.abs(divisor) >= _SURE * error)", "return np.asarray(np.abs(divisor) >= 0 * error)", f"{STANDARD}::test_what_noise_leaves_open_has_none"),
     # Sampling error.
     Fault("ends of a share are for one no fewer", "release/sampling_error.py",
           "betaincinv(np.where(there, ones, 1.0), zeros + 1, tail)", "betaincinv(np.where(there, ones, 1.0), zeros, tail)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),

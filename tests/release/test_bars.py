@@ -58,6 +58,12 @@ def test_what_can_bind_is_known_without_rows(question, bias):
             question.plan(epsilon=1, diagnostics=0.05)
 
 
+@NOTHING
+def test_simultaneous_bars_share_the_failure():
+    release = cut(n=sf.count_units()).release(epsilon=1)  # ten numbers
+    assert release.errors(0.9, simultaneous=True) == release.errors(0.99)
+
+
 # With the sampling error.
 
 

@@ -169,10 +169,14 @@ class LevelNoises(Noises):
             copies: of so many totals that sum is added up, whatever their noises have in common.
         """
         sizes = {n: np.abs(w) * self.steps[n] for n, w in weights.items()}
-        deviation = np.sqrt(sum(((size * self.scales[n]) ** 2 for n, size in sizes.items()), np.zeros(1)))
-        reach = Gaussian(1).tolerance(-math.log10(failure / copies)) * deviation * self.deviations
+        reach = Gaussian(1).tolerance(-math.log10(failure / copies)) * self.deviation(weights)
         reach = reach + sum((size * self.off[n] for n, size in sizes.items()), np.zeros(1))
         return np.asarray(copies * reach * (1 + 2.0**-40))
+
+    def deviation(self, weights: Mapping[str, Floats]) -> Floats:
+        """Return the standard deviation of a weighted sum of level noise, for each total, before rounding."""
+        squares = ((w * self.steps[n] * self.scales[n]) ** 2 for n, w in weights.items())
+        return np.sqrt(sum(squares, np.zeros(1))) * self.deviations
 
     def law(self, total: int, weights: Mapping[str, float]) -> LevelSum:
         """Return the law of a weighted sum of the level noise of one total.

@@ -101,6 +101,8 @@ Weight = Any  # float, or float64 array
 
 # Beyond so many half steps of each noise, their rounding is small beside the sum.
 _FEW = 20
+# From so many steps of deviation on, rounding is like uniform noise; less noise ends at so many deviations.
+_FINE, _STEPS = 8, 30
 # So many Laplace noises at most are taken two by two.
 _MAX_PAIRED = 4
 # What float arithmetic may lose, and that scales are told apart by 10^-12, on the safe side.
@@ -252,6 +254,16 @@ def rounded_tolerance(law: Law, k: float) -> int:
 
 
 @lru_cache(1 << 12)
+def whole_variance(law: Law, step: float) -> float:
+    """Return the variance of step * Z, rounded to a whole number."""
+    if law.standard_deviation * step >= _FINE:
+        return law.variance * step**2 + 1 / 12
+    # The sum of (2 m + 1) P(|R| > m); beyond, it is nothing that a float has.
+    m = np.arange(math.ceil(_STEPS * law.standard_deviation * step) + 1)
+    return float((2 * m + 1) @ (2 * np.asarray(law.sf((m + 0.5) / step))))
+
+
+@lru_cache(1 << 12)
 def _unit_gaussian(k: float) -> float:
     return Gaussian(1).tolerance(k)
 
@@ -365,6 +377,29 @@ class Noises:
         """
         found = NoiseSum([(w * self.steps[n], self.laws[n]) for n, w in weights.items()] * copies)
         return np.asarray(found.tolerance(-math.log10(failure)))
+
+    def deviation(self, weights: Mapping[str, Floats]) -> Floats:
+        """Return the standard deviation of a weighted sum of the noises.
+
+        Args:
+            weights: by coordinate, of any shapes that fit each other.
+        """
+        squares = ((w * self.steps[n]) ** 2 * self.laws[n].variance for n, w in weights.items())
+        return np.sqrt(sum(squares, np.zeros(1)))
+
+    def whole_deviation(self, weights: Mapping[str, float]) -> float:
+        """Return the standard deviation of a weighted sum of the noises that is rounded to a whole number.
+
+        Args:
+            weights: by coordinate.
+        Source:
+            Sheppard 1898, for sums and large noise: rounding is like independent uniform noise.
+        """
+        if len(weights) == 1:
+            ((name, weight),) = weights.items()
+            return math.sqrt(whole_variance(self.laws[name], abs(weight) * self.steps[name]))
+        (real,) = self.deviation({name: np.full(1, weight) for name, weight in weights.items()}).tolist()
+        return math.hypot(real, math.sqrt(1 / 12)) if weights else 0.0
 
     def ratio(
         self,

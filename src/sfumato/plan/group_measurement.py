@@ -506,16 +506,21 @@ class NoisyBatch:
         Args:
             confidence, among: as of `half_widths`.
         """
-        return self.with_half_widths({} if confidence is None else self._half_widths(confidence, among))
+        return self.with_error_bars({} if confidence is None else self._half_widths(confidence, among))
 
-    def with_half_widths(self, widths: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return the keys and outputs of the noisy batch, and half-widths behind those that have one."""
+    def with_error_bars(self, found: Mapping[str, pa.Array], suffix: str = "_error") -> pa.RecordBatch:
+        """Return the keys and outputs of the noisy batch, and error bars behind those that have one.
+
+        Args:
+            found: the error bars by output.
+            suffix: of the names of their columns.
+        """
         estimates = self.measurement.requirements.estimates
         columns: dict[str, pa.Array] = {}
         for estimate in estimates:
             columns[estimate.name] = estimate.output(self.numbers)
-            if estimate.name in widths:
-                columns[f"{estimate.name}_error"] = widths[estimate.name]
+            if estimate.name in found:
+                columns[f"{estimate.name}{suffix}"] = found[estimate.name]
         return self.with_keys(columns)
 
     def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:

@@ -215,11 +215,15 @@ class Cumulated:
             sizes: by coordinate, the weight of its total.
             k: greater than 0.
         """
-        each = [size * self.scales[n] for n, size in sizes.items()]
-        deviations = math.hypot(*each) * self.deviations
+        deviations = self.deviation(sizes)
         if self.largest is None:
             return Gaussian(1).tolerance(k) * deviations
-        return laplaces_tolerance(k, deviations, max(each) * self.largest)
+        widest = max(size * self.scales[n] for n, size in sizes.items())
+        return laplaces_tolerance(k, deviations, widest * self.largest)
+
+    def deviation(self, sizes: Mapping[str, float]) -> Floats:
+        """Return the standard deviation of each weighted sum of noisy cumulative totals, before rounding."""
+        return math.hypot(*(size * self.scales[n] for n, size in sizes.items())) * self.deviations
 
 
 @dataclass(frozen=True)

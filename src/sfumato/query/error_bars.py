@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
-from sfumato.exact import truth_value
+from sfumato.exact import one_of, truth_value
 
 NO_BIAS = "does not include bias from contribution limits and bounds"
 REMEDY = "diagnostics=0.05"
+BarKind = Literal["half_width", "standard"]
+HALF_WIDTH, STANDARD = get_args(BarKind)
+Errors = bool | Literal["standard"]  # which error bars stand beside the numbers
+NO_STANDARD_ERROR = (
+    "errors: {} has no standard error; counts, sums, means, ratios and variances have one, quantiles and "
+    "proportions in strata have none. Leave kind out, for half-widths"
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,7 @@ class Bars:
         simultaneous: whether that is the chance that all numbers are.
         sampling: whether the truth is that of a population, of which the units are a random sample; else
             that of the rows.
+        standard: whether they are standard errors, which have no confidence.
 
     >>> Bars(0.9).describe(Bias())
     '90% error bar, for each number by itself: covers the noise, not sampling error.'
@@ -30,20 +38,39 @@ class Bars:
     confidence: float = 0.95
     simultaneous: bool = False
     sampling: bool = False
+    standard: bool = False
 
     @classmethod
-    def _checked(cls, confidence: object, simultaneous: object = False, sampling: object = False) -> Bars:
+    def _checked(
+        cls,
+        confidence: object,
+        simultaneous: object = False,
+        sampling: object = False,
+        kind: object = HALF_WIDTH,
+    ) -> Bars:
         """Return valid error bars of a caller's confidence and options.
 
         Raises:
-            ParameterError: the confidence is not in (0, 1), or one of the others is no truth value.
+            ParameterError: the confidence is not in (0, 1), or one of the others is not admissible.
+            QueryError: a standard error is requested for all numbers at once, or with the sampling error.
         """
         every, both = truth_value(simultaneous, "simultaneous"), truth_value(sampling, "sampling")
-        return cls(checked_confidence(confidence), every, both)
+        standard = one_of(kind, "kind", (HALF_WIDTH, STANDARD)) == STANDARD
+        if standard and (every or both):
+            raise QueryError(
+                "errors: a standard error is of the noise in one number; leave simultaneous and sampling "
+                "out, or kind"
+            )
+        return cls(checked_confidence(confidence), every, both, standard)
 
     def _widths(self, release: Any) -> Any:
-        """Return the half-widths of these error bars for a release."""
-        return release.errors(self.confidence, simultaneous=self.simultaneous, sampling=self.sampling)
+        """Return these error bars of a release."""
+        return release._errors(self)
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of columns of these error bars, behind that of the output."""
+        return "_standard_error" if self.standard else "_error"
 
     def _covers(self, bias: Bias) -> str:
         """Return what the error bars cover and, where that is easily confused, what they do not.
@@ -70,7 +97,8 @@ class Bars:
         >>> Bars(sampling=True).describe(Bias(bounds=True))[40:]
         ': covers the noise and the sampling error around statistics of the clamped values.'
         """
-        return f"{self.confidence * 100:g}% error bar, {self._numbers}: covers {self._covers(bias)}."
+        what = "Standard error" if self.standard else f"{self.confidence * 100:g}% error bar, {self._numbers}"
+        return f"{what}: covers {self._covers(bias)}."
 
 
 @dataclass(frozen=True)
@@ -132,20 +160,21 @@ class Bias:
 UNBIASED = Bias()
 
 
-def check_error_names(measured: Iterable[str], columns: Iterable[str]) -> None:
+def check_error_names(measured: Iterable[str], columns: Iterable[str], suffix: str = "_error") -> None:
     """Check that the columns `<output>_error` of error bars have names of their own.
 
     Args:
         measured: the outputs with error bars.
         columns: all columns that stand beside them.
+        suffix: of their names.
     Raises:
         QueryError: a name is taken.
     """
     taken = {column.casefold() for column in columns}
     for name in measured:
-        if f"{name}_error".casefold() in taken:
+        if f"{name}{suffix}".casefold() in taken:
             raise QueryError(
-                f"confidence: the error bars of {name!r} need the name {name + '_error'!r}, which is taken"
+                f"confidence: the error bars of {name!r} need the name {name + suffix!r}, which is taken"
             )
 
 

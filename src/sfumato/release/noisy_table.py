@@ -31,7 +31,7 @@ from sfumato.ownership import Owned
 from sfumato.plan.plan import Described, describe
 from sfumato.plan.serialization import packed, restored_release, unpacked
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import Bars, Bias, checked_confidence
+from sfumato.query.error_bars import BarKind, Bars, Bias, Errors, checked_confidence
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.group_comparison import Comparison
@@ -248,7 +248,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     def frame(
         self,
         *,
-        errors: bool = False,
+        errors: Errors = False,
         confidence: float | None = None,
         simultaneous: bool = False,
         sampling: bool | None = None,
@@ -259,7 +259,8 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         numbers.
 
         Args:
-            errors: whether each number `n` has its half-width in a column `n_error` behind it.
+            errors: whether each number `n` has its half-width in a column `n_error` behind it; or "standard",
+                for its standard error in `n_standard_error`.
             confidence: of these, in (0, 1); left out, that of the release, or 0.95.
             simultaneous, sampling: as for `errors`.
         Raises:
@@ -275,23 +276,30 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         ['people', 'people_error']
         """
         require("pandas", "pandas")
-        bars = self._bars(confidence, simultaneous, sampling)
-        if not truth_value(errors, "errors"):
+        bars = self._bars_beside(errors, confidence, simultaneous, sampling)
+        if bars is None or not errors:
             return self.to_pandas()
         self._check_bars(bars)
         return pandas_frame(self._with_bars(bars), self._attributes(bars))
 
     def _bars(
-        self, confidence: float | None = None, simultaneous: bool = False, sampling: bool | None = None
+        self,
+        confidence: float | None = None,
+        simultaneous: bool = False,
+        sampling: bool | None = None,
+        kind: BarKind = "half_width",
     ) -> Bars:
         """Return the requested error bars, with the defaults of the noisy table."""
         given = self.bars.confidence if confidence is None else confidence
-        return Bars._checked(given, simultaneous, self.bars.sampling if sampling is None else sampling)
+        default = self.bars.sampling and kind != "standard"
+        return Bars._checked(given, simultaneous, default if sampling is None else sampling, kind)
 
     def _bars_beside(
-        self, errors: bool, confidence: float | None, simultaneous: bool, sampling: bool | None
+        self, errors: Errors, confidence: float | None, simultaneous: bool, sampling: bool | None
     ) -> Bars | None:
         """Return the error bars to put beside the numbers; None if none are requested."""
+        if errors == "standard":
+            return self._bars(confidence, simultaneous, sampling, "standard")
         bars = self._bars(confidence, simultaneous, sampling)
         return bars if truth_value(errors, "errors") or confidence is not None else None
 
@@ -336,27 +344,48 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             QueryError: as of `plot`.
         """
 
-    @abstractmethod
     def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
+        self,
+        confidence: float = 0.95,
+        *,
+        kind: BarKind = "half_width",
+        simultaneous: bool = False,
+        sampling: bool | None = None,
     ) -> pa.Table:
-        """Return half-widths of error bars, beside the keys of the noisy table.
+        """Return half-widths of error bars, or standard errors: the keys, and a column for each output.
+
+        What SQL computes from released numbers has no error bars (NULL), unless it leaves a number as it is.
 
         Args:
-            confidence: in (0, 1): the chance that a number is within its half-width of the truth.
-            simultaneous: let that be the chance that all of them are.
-            sampling: let bars hold what a large population has, of which the units are a random sample; left
+            confidence: in (0, 1): the probability that an exact statistic (of the bounded contributions) is
+                within its half-width of the released number. Standard errors do not depend on it.
+            kind: "half_width", or "standard" for the standard deviation of the noise in each output. It is
+                exact for counts and sums, and to first order for means, ratios and variances: NULL where
+                these divide by a number below 5 of its own standard errors, or are clamped. Quantiles have
+                none.
+            simultaneous: let confidence be the probability that all of them are, over all groups and outputs.
+            sampling: let bars hold what a large population has, of which the units are a simple random
+                sample: the mean or share in it, and the count or sum that such samples have on average, of
+                bounded contributions. For counts, sums, means and proportions; of others bars are NULL. Left
                 out, as the release was asked for, or not.
         Raises:
-            ParameterError: confidence is not in (0, 1).
-            QueryError, RefusalError: there are no such bars.
+            ParameterError: confidence is not in (0, 1), or there is no such kind.
+            QueryError: no output has such bars, such as standard errors of quantiles, or with sampling means
+                where rows is more than 1.
+            RefusalError: the release was streamed to a file, which keeps outputs alone; or numbers of the
+                largest groups were left out, or columns that SQL computes are not followed.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
         >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
-        >>> release.errors(0.95).to_pylist()
-        [{'people': 3.0}]
+        >>> release.errors(0.95).to_pylist(), release.errors(kind="standard")["people"][0].as_py()
+        ([{'people': 3.0}], 1.44...)
         """
+        return self._errors(self._bars(checked_confidence(confidence), simultaneous, sampling, kind))
+
+    @abstractmethod
+    def _errors(self, bars: Bars) -> pa.Table:
+        """Return the requested error bars, as of `errors`."""
 
     def compare(
         self,
@@ -436,7 +465,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         self,
         path: str | Path,
         *,
-        errors: bool = False,
+        errors: Errors = False,
         confidence: float | None = None,
         simultaneous: bool = False,
         sampling: bool | None = None,
@@ -454,7 +483,8 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             path: where to; the ending names the format.
             errors: also write error bars, in columns named `<output>_error`, each behind that of its
                 number, at 0.95 or what the release was asked for; a workbook has them anyway. Of what SQL
-                computes of a release they are those of numbers that stand there as they were released.
+                computes of a release they are those of numbers that stand there as they were released. Or
+                "standard", for standard errors in columns named `<output>_standard_error`.
             confidence: also write them, and at this confidence.
             simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
             sampling: as for `errors(...)`.
@@ -530,7 +560,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     def receipt(
         self,
         *,
-        errors: bool = False,
+        errors: Errors = False,
         confidence: float | None = None,
         simultaneous: bool = False,
         sampling: bool | None = None,

@@ -180,25 +180,15 @@ class ProcessedRelease(NoisyTable):
             "the budget of all is spent"
         )
 
-    def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
-    ) -> pa.Table:
-        """Return half-widths of error bars for the processed rows: NULL for what SQL computes.
-
-        Args:
-            confidence, simultaneous, sampling: as for `Release.errors`.
-        Raises:
-            ParameterError, QueryError: as of `Release.errors`.
-            RefusalError: something is computed around the private SELECT, where columns are not followed.
-        """
+    def _errors(self, bars: Bars) -> pa.Table:
+        """Return error bars for the processed rows: NULL for what SQL computes."""
         columns = self._computation.columns
         if columns is None:
             raise RefusalError(_NOT_FOLLOWED)
         table = self.to_arrow()
         if not self.measured:
             return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
-        found = self._releases[0].errors(confidence, simultaneous=simultaneous, sampling=sampling)
-        widths = found.take(self._rows)
+        widths = bars._widths(self._releases[0]).take(self._rows)
         given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
         return pa.table(given, names=table.schema.names)
 
@@ -328,15 +318,15 @@ class ProcessedRelease(NoisyTable):
         table, widths = self.to_arrow(), bars._widths(self)
         for name in self.measured:
             behind = table.column_names.index(name) + 1
-            table = table.add_column(behind, f"{name}_error", widths[name])
+            table = table.add_column(behind, f"{name}{bars.suffix}", widths[name])
         return table
 
     def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that a processed release cannot write."""
         if not self._followed:
             raise RefusalError(_NOT_FOLLOWED)
-        self._releases[0]._check_sampling(bars)
-        check_error_names(self.measured, self._computation.schema.names)
+        self._releases[0]._check_kind(bars)
+        check_error_names(self.measured, self._computation.schema.names, bars.suffix)
 
 
 def _numeric(kind: pa.DataType) -> bool:

@@ -13,7 +13,8 @@ from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
 from sfumato.display.progress import fraction_of, notebook_bar
-from sfumato.errors import ParameterError, RefusalError, in_own_words
+from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
+from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import NoisyBatch
@@ -22,7 +23,7 @@ from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_b
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import Bars, Bias, check_error_names, checked_confidence
+from sfumato.query.error_bars import NO_STANDARD_ERROR, Bars, Bias, check_error_names, checked_confidence
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.canonical_form import canonical
@@ -129,31 +130,25 @@ class Release(NoisyTable):
             self._table = self._described(self._table, None if self.confidence is None else self.bars)
         return self._table
 
-    def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
-    ) -> pa.Table:
-        """Return half-widths of the release's error bars: the keys, and one for each output.
+    def _errors(self, bars: Bars) -> pa.Table:
+        """Return the release's error bars: the keys, and one for each output."""
+        self._check_kind(bars)
+        batches = self._kept()
+        error_bars = self._error_bars(bars, self._numbers(batches) if bars.simultaneous else 1)
+        return pa.Table.from_batches(list(map(error_bars, batches))).combine_chunks()
+
+    def _error_bars(self, bars: Bars, among: int) -> Callable[[NoisyBatch], pa.RecordBatch]:
+        """Return the function that computes the keys and error bars of a batch.
 
         Args:
-            confidence: in (0, 1): the probability that an exact statistic (of the bounded
-                contributions) is within its half-width of the released number.
-            simultaneous: let that be the probability that all of them are, over all groups and
-                outputs.
-            sampling: let bars hold what a large population has, of which the units are a simple random
-                sample: the mean or share in it, and the count or sum that such samples have on average, of
-                bounded contributions. For counts, sums, means and proportions; of others bars are NULL. Left
-                out, as the release was asked for, or not.
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-            QueryError: no output has bars with sampling, such as means where rows is more than 1.
-            RefusalError: the release was streamed to a file, which keeps outputs alone.
+            bars: the kind of error bars.
+            among: of half-widths, how many hold at once.
         """
-        bars = self._bars(checked_confidence(confidence), simultaneous, sampling)
+        if bars.standard:
+            return _standard_errors
         sampled = self._sampled(bars)
         half_widths = NoisyBatch.half_widths if sampled is None else sampled.half_widths
-        batches = self._kept()
-        among = self._numbers(batches) if simultaneous else 1
-        return pa.Table.from_batches([half_widths(b, confidence, among) for b in batches]).combine_chunks()
+        return lambda batch: half_widths(batch, bars.confidence, among)
 
     def _sampled(self, bars: Bars) -> Sampled | None:
         """Return the release's error bars with sampling error; None if they are of the noise alone.
@@ -251,12 +246,14 @@ class Release(NoisyTable):
 
     def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that cannot be written beside the outputs of the release."""
-        check_error_columns(self.plan, bars.confidence)
-        self._check_sampling(bars)
+        check_error_columns(self.plan, bars.confidence, bars.suffix)
+        self._check_kind(bars)
 
-    def _check_sampling(self, bars: Bars) -> None:
-        """Refuse error bars with sampling error if no output of the release has them."""
+    def _check_kind(self, bars: Bars) -> None:
+        """Refuse standard errors, or error bars with sampling error, if no output of the release has them."""
         self._sampled(bars)
+        if bars.standard and not any(e.has_standard_error for e in self.plan.requirements.estimates):
+            raise QueryError(NO_STANDARD_ERROR.format(", ".join(self.plan.query.output_names)))
 
     def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the released table with error bars, as `write` writes it."""
@@ -284,15 +281,15 @@ class Release(NoisyTable):
         self, kept: list[NoisyBatch] | None, bars: Bars | None, among: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the outputs of the release; draw the noise, if it was not, once the file is there."""
-        sampled = None if bars is None else self._sampled(bars)
+        error_bars = None if bars is None else self._error_bars(bars, among)
+        names = [e.name for e in self.plan.requirements.estimates if e.has_standard_error]
         for batch in self._draw() if kept is None else kept:
-            if bars is None:
+            if bars is None or error_bars is None:
                 yield batch.outputs()
-            elif sampled is None:
-                yield batch.outputs(bars.confidence, among)
-            else:
-                widths = sampled.half_widths(batch, bars.confidence, among)
-                yield batch.with_half_widths({name: widths[name] for name in self.plan.query.output_names})
+                continue
+            found = error_bars(batch)
+            shown = names if bars.standard else self.plan.query.output_names
+            yield batch.with_error_bars({name: found[name] for name in shown}, bars.suffix)
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -396,16 +393,32 @@ def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
 
 
-def check_error_columns(plan: Plan, confidence: object) -> None:
+def _standard_errors(batch: NoisyBatch) -> pa.RecordBatch:
+    """Return the keys of a batch and its standard errors; NULL where an output has none."""
+    found = {}
+    for e in batch.measurement.requirements.estimates:
+        error = e.standard_error(batch.numbers) if e.has_standard_error else None
+        if error is None:
+            found[e.name] = pa.nulls(batch.keys.num_rows, e.error_type)
+        else:  # lists have NaN for NULL
+            found[e.name] = arrow_column(error) if e.entries else pa.array(error, from_pandas=True)
+    return batch.with_keys(found)
+
+
+def check_error_columns(plan: Plan, confidence: object, suffix: str = "_error") -> None:
     """Check that error bars can stand beside the outputs, in columns named `<output>_error`.
 
+    Args:
+        plan: of the release.
+        confidence: of the error bars.
+        suffix: of the names.
     Raises:
         ParameterError: confidence is not in (0, 1).
         QueryError: a name is taken.
     """
     checked_confidence(confidence)
     query = plan.query
-    check_error_names(query.output_names, [*query.shown_keys, *query.output_names])
+    check_error_names(query.output_names, [*query.shown_keys, *query.output_names], suffix)
 
 
 CONFIDENCE = 0.95

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
+from sfumato.noise.noise_sums import whole_variance
 from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
-from sfumato.query.error_bars import Bars, Bias, check_error_names, checked_confidence
+from sfumato.query.error_bars import Bars, Bias, check_error_names
 from sfumato.release.canonical_form import canonical_top
 from sfumato.release.noisy_table import NoisyTable, stopped
 from sfumato.release.release_display import release_card, top_facts
@@ -88,22 +90,13 @@ class TopRelease(NoisyTable):
         self._table = self._described(self._table)
         return self._table
 
-    def errors(
-        self, confidence: float = 0.95, *, simultaneous: bool = False, sampling: bool | None = None
-    ) -> pa.Table:
-        """Return half-widths of error bars of the largest groups' numbers, beside ranks and keys.
-
-        Args:
-            confidence: in (0, 1): the chance that a group's number is within its half-width of the truth.
-            simultaneous: let that be the chance that all of them are.
-            sampling: must be left out: the largest groups of a sample are large by chance too.
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-            QueryError: bars of what a population has are asked for.
-            RefusalError: numbers were left out.
-        """
-        self._check_sampling(self._bars(checked_confidence(confidence), simultaneous, sampling))
-        width = self.plan.measurement.half_width(confidence, simultaneous)
+    def _errors(self, bars: Bars) -> pa.Table:
+        """Return the error bars of the largest groups' numbers, beside ranks and keys."""
+        self._check_kind(bars)
+        width = self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
+        if bars.standard:
+            law, step = self.plan.laws[self.question.measured], float(self.plan.measurement.step)
+            width = math.sqrt(whole_variance(law, 1.0)) * step
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
@@ -138,22 +131,22 @@ class TopRelease(NoisyTable):
         """The bias that the bounds of the sum may cause in the largest groups' numbers."""
         return self.question.bias
 
-    def _check_sampling(self, bars: Bars) -> None:
+    def _check_kind(self, bars: Bars) -> None:
         """Refuse error bars with sampling error: the largest groups have none."""
         if bars.sampling:
             raise QueryError(_OF_THE_LARGEST)
 
     def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that the largest groups cannot have."""
-        self._check_sampling(bars)
+        self._check_kind(bars)
         self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
-        check_error_names([self.question.measured], self.question.keys)
+        check_error_names([self.question.measured], self.question.keys, bars.suffix)
 
     def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the largest groups with error bars, as `write` writes them."""
         widths = bars._widths(self)
-        bars = widths.column(widths.num_columns - 1)
-        return self.to_arrow().append_column(f"{self.question.measured}_error", bars)
+        name = f"{self.question.measured}{bars.suffix}"
+        return self.to_arrow().append_column(name, widths.column(widths.num_columns - 1))
 
     def _chart(self, bars: Bars) -> Chart:
         """Return the chart of the largest groups, as plain data."""

@@ -156,9 +156,16 @@ class CumulativeEstimate(Estimate):
         value, half = self.value(numbers), self.tolerance(numbers, -math.log10(failure))
         return Interval(value - half, value + half)
 
+    def standard_error(self, numbers: NoisyNumbers) -> Floats:
+        """Return the standard errors of cumulative totals."""
+        return numbers.cumulated.deviation(self._sizes(numbers))
+
+    def _sizes(self, numbers: NoisyNumbers) -> dict[str, float]:
+        return {n: abs(w) * float(numbers.steps[n]) for n, w in self.weights.items()}
+
     def tolerance(self, numbers: NoisyNumbers, k: float) -> Floats:
         """Return t with P(|error of a cumulative total| > t) <= 10^-k before rounding, by group."""
-        of, sizes = numbers.cumulated, {n: abs(w) * float(numbers.steps[n]) for n, w in self.weights.items()}
+        of, sizes = numbers.cumulated, self._sizes(numbers)
         half = of.reach(sizes, k) + sum(sizes.values()) * (of.off + 0.5)
         # A total of whole numbers is off by a whole number.
         alone = self.whole and all(size == 1 for size in sizes.values())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
@@ -15,7 +16,7 @@ from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function
-from sfumato.query.aggregates.estimate import Estimate, linear_interval
+from sfumato.query.aggregates.estimate import Estimate, is_sure, linear_interval
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
@@ -265,6 +266,27 @@ class DerivedEstimate(Estimate):
         """The noisy statistics that a derived output depends on."""
         return tuple(dict.fromkeys(name for _, e in self.parts for name in e.coordinates))
 
+    @property
+    def has_standard_error(self) -> bool:
+        """Whether a derived output has a standard error: all outputs in it do."""
+        return all(e.has_standard_error for _, e in self.parts)
+
+    def is_steady(self, numbers: NoisyNumbers) -> NDArray[np.bool_]:
+        """Whether noise changes each output in a derived output by a small part."""
+        return np.asarray(np.logical_and.reduce([e.is_steady(numbers) for _, e in self.parts]))
+
+    def slopes(self, numbers: NoisyNumbers) -> dict[str, Floats]:
+        """Return the derivative of a derived output by each noisy statistic, from those of its parts."""
+        found: dict[str, Floats] = {}
+        for weight, (_, e) in zip(self.part_slopes(numbers), self.parts, strict=True):
+            for name, slope in e.slopes(numbers).items():
+                found[name] = found.get(name, 0.0) + weight * slope
+        return found
+
+    @abstractmethod
+    def part_slopes(self, numbers: NoisyNumbers) -> Sequence[Any]:
+        """Return the derivative of a derived output by each output in it."""
+
     def values(self, numbers: NoisyNumbers) -> list[Floats]:
         """Return the values of the outputs in a derived output; totals as shown, so that they add up."""
         return [e.value(numbers) if numbers.levels is None else e.shown(numbers) for _, e in self.parts]
@@ -293,6 +315,10 @@ class CombinationEstimate(DerivedEstimate):
     def linear(self) -> Mapping[str, float] | None:
         """The noisy statistics that a weighted sum of outputs is the sum of; None if it is none."""
         return None if self.constant else _linear(self.terms)
+
+    def part_slopes(self, numbers: NoisyNumbers) -> Sequence[Any]:
+        """Return the weights of the outputs in a weighted sum."""
+        return [weight for weight, _ in self.terms]
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy weighted sum of outputs."""
@@ -347,6 +373,18 @@ class RatioEstimate(DerivedEstimate):
         """The outputs of a ratio, each with weight 1."""
         first, second = self.both
         return (1.0, first), (1.0, second)
+
+    def part_slopes(self, numbers: NoisyNumbers) -> Sequence[Any]:
+        """Return the derivatives of a ratio by the two outputs; NaN where the second is 0."""
+        first, second = self.values(numbers)
+        divisor = np.where(second == 0, np.nan, second)
+        return [1 / divisor, -first / divisor**2]
+
+    def is_steady(self, numbers: NoisyNumbers) -> NDArray[np.bool_]:
+        """Whether a ratio's second output is large beside its noise, and both are steady."""
+        below = self.both[1]
+        sure = is_sure(self.values(numbers)[1], numbers.noises.deviation(below.slopes(numbers)))
+        return np.asarray(super().is_steady(numbers) & sure)
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy ratio of outputs; NaN where the second is 0."""

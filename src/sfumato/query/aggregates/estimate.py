@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.measurements.int128_array import arrow_column
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 # of so many scales (beyond with probability below e^-4000), can add up to; else in float64.
 MAX_UNITS, MAX_SCALES = 1 << 40, 1 << 12
 LARGEST_WHOLE = 1 << 62
+_SURE = 5  # standard errors
+_NEARBY = 2.0**-10  # of a standard error, between which slopes are taken
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,11 @@ class Estimate(ABC):
         return None
 
     @property
+    def has_standard_error(self) -> bool:
+        """Whether an estimate has a standard error: it is a smooth function of noisy statistics."""
+        return True
+
+    @property
     def linear(self) -> Mapping[str, float] | None:
         """The weights of the noisy statistics that an estimate is the sum of; None if it is no sum."""
         return None
@@ -127,6 +136,42 @@ class Estimate(ABC):
         value, interval = self.shown(numbers), self.interval(numbers, (1 - confidence) / among)
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
+    def standard_error(self, numbers: NoisyNumbers) -> Floats:
+        """Return the standard error of an estimate: the standard deviation of its noise, to first order.
+
+        It is exact for a sum of noisy statistics, and NaN where the noise is too large for a first order.
+
+        Source:
+            Cochran 1977, "Sampling techniques", section 6.4: the standard error of a ratio.
+        """
+        if self.linear is not None and self.whole and numbers.levels is None:
+            size = len(self.value(numbers))
+            return np.full(size, numbers.noises.whole_deviation({n: w for n, w in self.linear.items() if w}))
+        error = numbers.noises.deviation(self.slopes(numbers))
+        steady = self.is_steady(numbers)
+        return np.where(steady.reshape(-1, *[1] * (error.ndim - 1)), error, np.nan)
+
+    def slopes(self, numbers: NoisyNumbers) -> dict[str, Floats]:
+        """Return the derivative of an estimate by each noisy statistic, in the shape of the estimate."""
+        if self.linear is not None:
+            shape = np.zeros_like(self.value(numbers))
+            return {name: weight + shape for name, weight in self.linear.items()}
+        found = {}
+        for name in dict.fromkeys(self.coordinates):
+            by = float(numbers.noises.deviation({name: np.ones(1)})[0]) * _NEARBY
+            above, below = (
+                self.value(replace(numbers, values={**numbers.values, name: numbers.values[name] + way}))
+                for way in (by, -by)
+            )
+            found[name] = (above - below) / (2 * by)
+        return found
+
+    def is_steady(self, numbers: NoisyNumbers) -> NDArray[np.bool_]:
+        """Whether noise changes each estimate by a small part: what it is divided by is large."""
+        if self.linear is not None or not self.count:
+            return np.ones(1, np.bool_)
+        return is_sure(self.counted(numbers), numbers.noises.deviation(ones(self.signs)))
+
     def shown(self, numbers: NoisyNumbers) -> Floats:
         """Return the estimate of each group as released: whole numbers rounded, so that totals agree."""
         if self.whole and numbers.levels is not None:
@@ -149,6 +194,16 @@ class Estimate(ABC):
     def signs(self) -> dict[str, float]:
         """The noisy statistics of an estimate's count, with their signs."""
         return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n}
+
+
+def is_sure(divisor: Floats, error: Floats) -> NDArray[np.bool_]:
+    """Whether a number is so many times its standard error that an estimate may be divided by it."""
+    return np.asarray(np.abs(divisor) >= _SURE * error)
+
+
+def ones(weights: Mapping[str, float]) -> dict[str, Floats]:
+    """Return weights of noisy statistics as arrays that fit any number of groups."""
+    return {name: np.full(1, weight) for name, weight in weights.items()}
 
 
 def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
@@ -21,7 +22,7 @@ from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, check_numeric, column_name
 from sfumato.query.aggregates.counting import CountEstimate
-from sfumato.query.aggregates.estimate import Estimate
+from sfumato.query.aggregates.estimate import Estimate, is_sure, ones
 from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, weighted, weights_of
 from sfumato.query.option_names import Bounded
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
@@ -331,6 +332,11 @@ class ShareEstimate(Estimate):
     def coordinates(self) -> tuple[str, ...]:
         """The noisy numbers of all bins of a histogram."""
         return self.bins
+
+    def is_steady(self, numbers: NoisyNumbers) -> NDArray[np.bool_]:
+        """Whether the noisy sum of all bins is large beside its noise."""
+        total = np.sum([numbers.values[name] for name in self.bins], axis=0)
+        return is_sure(total, numbers.noises.deviation(ones(dict.fromkeys(self.bins, 1.0))))
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy share of a bin, from 0 to 1."""

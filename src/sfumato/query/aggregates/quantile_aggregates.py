@@ -310,6 +310,11 @@ class QuantileEstimate(Estimate):
 
     kind = "quantile"
 
+    @property
+    def has_standard_error(self) -> bool:
+        """Whether a quantile has a standard error: it has none, as a walk ends in one place or another."""
+        return False
+
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the quantile at which the walk down the noisy tree ended."""
         tree = numbers.trees[self.total]
@@ -374,6 +379,11 @@ class ChosenQuantile(Estimate):
     def coordinates(self) -> tuple[str, ...]:
         """The counts from which a quantile is chosen, and the margin of its error bar."""
         return (self.total, self.margin) if self.margin else (self.total,)
+
+    @property
+    def has_standard_error(self) -> bool:
+        """Whether a chosen quantile has a standard error: it has none, as it is one of a few places."""
+        return False
 
     def _places(self, numbers: NoisyNumbers) -> tuple[Floats, Floats, Floats]:
         places = numbers.chosen[self.total].places[:, self.at]

@@ -176,6 +176,11 @@ class StratifiedEstimate(Estimate):
         return self.strata
 
     @property
+    def has_standard_error(self) -> bool:
+        """Whether there is a standard error of noise alone: an output has that of sample and noise."""
+        return False
+
+    @property
     def weights(self) -> dict[str, float]:
         """How much a yes in each stratum adds to the proportion."""
         return {name: float(step) for name, step in zip(self.strata, self.design.steps, strict=True)}
