@@ -484,6 +484,7 @@ APART = (
             "query/query.py",
             "plan/required_statistics.py",
             "api/largest_groups.py",
+            "engines/duckdb/nullability.py",
             "query/aggregates/*.py",
             "framework/*.py",
             "measurements/correlated_noise.py",

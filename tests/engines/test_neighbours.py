@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.plan.plan import Plan
+from sfumato.plan.planning import make_plan
 from sfumato.transformations import Norm, QuantileTree, Statistic, bound_groups, per_group
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
@@ -80,6 +82,10 @@ AGGREGATES = {
     "missing values alone": dict(m=sf.mean("x", lower=-1, upper=30)),
     "sums alone": dict(a=sf.sum("x", lower=0, upper="1/3"), b=sf.sum("n", lower=-7, upper=-1, per="row")),
     "variance of integers": dict(v=sf.variance("n", lower=0, upper=2**40), n=sf.count()),
+    "bounds above zero": dict(
+        u=sf.count_units(), s=sf.sum("n", lower=10, upper=30), m=sf.mean("x", lower=10, upper=30),
+        r=sf.linear_regression("x", ["n"], bounds={"x": (10, 30), "n": (10, 30)}), w=sf.sum("x", lower=10, upper=30, weight="n", max_weight=9),
+    ),
 }  # fmt: skip
 
 
@@ -193,6 +199,21 @@ def test_a_unit_changes_no_more_than_is_claimed(engine, fixed_salt, asked, noise
     before = exact(of_base.table._engine, plan)
     for name, rows in ADVERSARIES.items():
         judge(name, plan, changes(before, exact(engine(pa.concat_tables([base, rows])), plan)), 1)
+
+
+@pytest.mark.parametrize(
+    "asked", [pytest.param(a, marks=pytest.mark.long if "zero" not in a else ()) for a in AGGREGATES]
+)
+def test_nor_where_values_are_missing_that_were_declared_not_to_be(engine, fixed_salt, asked):
+    """A wrong declaration, or a wrong inference, changes what is right, and not what a unit can change."""
+    base, adversaries = others(), ADVERSARIES.values()
+    of_base = question(engine(apart(base for _ in adversaries)), ("world", "g", "h"), 2, 3, asked)
+    schema = {name: replace(column, missing=False) for name, column in of_base.query.schema.items()}
+    plan = make_plan(replace(of_base.query, schema=schema), epsilon=1, delta=1e-6, noise="laplace")
+    joined = engine(apart(pa.concat_tables([base, rows]) for rows in adversaries))
+    changed = by_world(changes(exact(of_base.table._engine, plan), exact(joined, plan)))
+    for world, name in enumerate(ADVERSARIES):
+        judge(name, plan, changed[world], 2)
 
 
 def judge(name: str, plan: Plan, changed: dict[Any, dict[Any, int]], groups: int) -> None:

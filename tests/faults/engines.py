@@ -13,6 +13,11 @@ MULTIPLIED, OWNERS = "tests/engines/test_multiplied.py", "tests/engines/test_own
 COMPOSITE, LOCAL_SQL = "tests/engines/test_composite_units.py", "tests/engines/test_unit_local_sql.py"
 ANALYSIS = "tests/engines/test_analysis.py"
 
+NULLS = SQL + "nullability.py"
+NULL_TESTS = "tests/engines/test_nullability.py"
+LEFT = f"{NULL_TESTS}::test_a_filter_leaves_no_missing_value"
+HAS_VALUE = f"{NULL_TESTS}::test_an_expression_has_a_value_in_each_row"
+
 FAULTS = [
     # Rows of a unit in a group.
     Fault("SQL counts all rows", "transformations/statistics/count.py",
@@ -82,7 +87,7 @@ FAULTS = [
     Fault("rows of a key are limited only where all of a bucket are many", SQL + "combinations.py",
           "GROUP BY b HAVING count(*) > {most}), ", "GROUP BY b HAVING count(*) > {8 * most}), ", f"{JOINS}::test_rows_are_found_to_be_too_many_in_buckets_or_not"),
     Fault("a left row that meets nothing is one that may be missing everywhere", SQL + "combinations.py",
-          "missing=lost or right.schema[old].missing", "missing=right.schema[old].missing", "tests/engines/test_combined.py"),
+          "missing=lost or there[old].missing", "missing=there[old].missing", "tests/engines/test_combined.py"),
     Fault("public tables multiply rows without an end", SQL + "combinations.py",
           "    if before * times > how.unit_rows:", "    if times > how.unit_rows:", f"{MULTIPLIED}::test_a_chain_makes_the_product"),
     Fault("rows of a public table are counted by their first column", SQL + "combinations.py",
@@ -114,8 +119,27 @@ FAULTS = [
           'changed = f"{name} IS NOT NULL AND {typed} IS NULL"', 'changed = "false"', "tests/api/test_refusals.py"),
     Fault("a derived column leaves another one of its name", SQL + "row_steps.py",
           "kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}", "kept = {n: c for n, c in schema.items() if n != step.name}", "tests/engines/test_release.py::test_a_derived_column_takes_the_place_of_one_under_another_case_whole_but_never_of_the_unit"),
-    Fault("a column of floats is complete where it is not NULL", SQL + "row_steps.py",
-          "if name in schema and schema[name].type_name not in FLOATS:", "if name in schema:", "tests/engines/test_release.py::test_a_column_is_complete_where_a_filter_says_so_of_every_row_and_no_longer"),
+    # Where a value is missing.
+    Fault("a column of floats is complete where it is not NULL", NULLS,
+          "        and (column.type_name not in FLOATS or (same_name(name), _NOT_NAN) in known)\n", "", "tests/engines/test_release.py::test_a_column_is_complete_where_a_filter_says_so_of_every_row_and_no_longer"),
+    Fault("one side of OR holds", NULLS,
+          "else (_each(true), _any(false), _any(other))", "else (_any(true), _any(false), _any(other))", LEFT),
+    Fault("NaN is below the bounds that it is above", NULLS,
+          'if how == "GREATERTHAN" or', 'if how == "LESSTHAN" or', LEFT),
+    Fault("a number may be compared with NaN", NULLS,
+          "right.nan == _NONE):\n        facts |= left.number", "True):\n        facts |= left.number", LEFT),
+    Fault("a condition that is not true is false", NULLS,
+          "before |= when.other", "before |= when.false", HAS_VALUE),
+    Fault("coalesce has a value", NULLS,
+          "            return _one_of(parts, _least(part.null for part in parts))\n        case", "            return _one_of(parts, _NONE)\n        case", HAS_VALUE),
+    Fault("a quotient has a value in each row", NULLS,
+          "null=null if whole or name in _TOTAL else None)", "null=null)", HAS_VALUE),
+    Fault("a key that is NaN meets nothing", SQL + "combined_rows.py",
+          "for key in keys if schema[key].type_name not in FLOATS\n", "for key in keys\n", f"{NULL_TESTS}::test_joins_leave_no_missing_key"),
+    Fault("a left join drops rows without a key", SQL + "combinations.py",
+          "if lost else map(met, (left.schema, right.schema), keys)", "if False else map(met, (left.schema, right.schema), keys)", f"{NULL_TESTS}::test_joins_leave_no_missing_key"),
+    Fault("a sum of no values is 0 where values were declared", "transformations/statistics/unit_sum.py",
+          "nothing = 0 if self.missing else min(max(0, self.lower), self.upper)", "nothing = 0", "tests/engines/test_neighbours.py::test_nor_where_values_are_missing_that_were_declared_not_to_be"),
     # Statistics.
     Fault("NaN counts as a value", "transformations/row_sql.py",
           'return f"NOT isnan({self.number(column)})"', 'return f"{self.number(column)} IS NOT NULL"', f"{DEFINITION}::test_an_engine_computes_the_definition[some-duckdb]"),

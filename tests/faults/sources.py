@@ -64,8 +64,6 @@ FAULTS: list[Fault] = [
           '    connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")\n    return', "    return", ZONES),
     Fault("public keys that do not fit are missing ones", ENGINE + "public_keys.py",
           "    return changed\n", '    return "false"\n', TESTS + "test_public_keys.py::test_keys_that_do_not_fit"),
-    Fault("a float that may be NaN is complete behind IS NOT NULL", ENGINE + "row_steps.py",
-          "and schema[name].type_name not in FLOATS:", "and schema[name].type_name:", TESTS + "test_sources.py::test_declared_columns_without_missing_values"),
     # Databases of DuckDB that several use, and folders.
     Fault("what a session leaves is there for the next", ENGINE + "connection.py",
           "return not left and not os.path.lexists(place)", "return True", TESTS + "test_connection.py::test_a_database_in_which_something_is_left_is_closed"),

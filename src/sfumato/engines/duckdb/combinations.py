@@ -9,7 +9,7 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.combined_rows import Rows, of_units, reached, source_of, united
+from sfumato.engines.duckdb.combined_rows import Rows, met, of_units, reached, source_of, united
 from sfumato.engines.duckdb.expressions.texts import MAX_HELD
 from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, row_identity
 from sfumato.engines.duckdb.resources import Resources
@@ -45,7 +45,7 @@ def combination(how: Combination, rows: Callable[[Part, str], Rows], resources: 
             return united(rows(how.left, "union"), rows(how.right, "union"), resources)
         case PerUnit(part=part):
             found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
-            columns = {name: (one, column_of(one.type_name, True)) for name, one in found.items()}
+            columns = {name: (one, column_of(one.type_name, one.missing)) for name, one in found.items()}
             return of_units(rows(part, "per_unit"), how.by, columns, resources)
         case Reached():
             parts = rows(how.part, "foreign_keys"), rows(how.owners, "foreign_keys")
@@ -240,9 +240,9 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
         return text(rows, most if found[0] else None, limit if found[1] else None)
 
     lost = how.how == "left"
-    schema = left.schema | {
-        name: replace(right.schema[old], missing=lost or right.schema[old].missing)
-        for old, name in brought.items()
+    here, there = (left.schema, right.schema) if lost else map(met, (left.schema, right.schema), keys)
+    schema = here | {
+        name: replace(there[old], missing=lost or there[old].missing) for old, name in brought.items()
     }
     # A row that meets one at most stays one row.
     unique = left.unique if alone else ()

@@ -20,7 +20,7 @@ from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
 from sfumato.errors import in_own_words
-from sfumato.query.schema import Column, Schema
+from sfumato.query.schema import FLOATS, Column, Schema
 from sfumato.query.tables.combined_tables import Reached
 from sfumato.sql_text import identifier
 
@@ -64,8 +64,15 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
         return foreign_key_rows(names, unit, mine, theirs, whose, f"({rows[0]})", owners)
 
     whose = there.schema[str(there.unit)]
-    of_unit = replace(whose, missing=False)
-    return source_of(text, [here, there], {n: here.schema[n] for n in names} | {unit: of_unit}, resources)
+    of_unit, kept = replace(whose, missing=False), met(here.schema, [column])
+    return source_of(text, [here, there], {n: kept[n] for n in names} | {unit: of_unit}, resources)
+
+
+def met(schema: Schema, keys: Sequence[str]) -> Schema:
+    """Return the columns of combined rows whose keys are equal to another's: NULL is not, but NaN is."""
+    return schema | {
+        key: replace(schema[key], missing=False) for key in keys if schema[key].type_name not in FLOATS
+    }
 
 
 def foreign_key_rows(

@@ -112,14 +112,10 @@ class Steps:
         one = self._validated[*before, step] = validated(where, step.expression, schema)
         self._measure(where, before, step, one)
         if isinstance(step, Filter):
-            # NaN is a value to SQL, so a column of floats can still lack one.
-            for name in one.complete:
-                if name in schema and schema[name].type_name not in FLOATS:
-                    schema[name] = replace(schema[name], missing=False)
-            return schema
+            return schema | {name: replace(schema[name], missing=False) for name in one.complete}
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
-        return kept | {step.name: column_of(one.type_name, True)}
+        return kept | {step.name: column_of(one.type_name, one.missing)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: ValidatedExpression) -> None:
         """Refuse a row step whose expression takes too much, by itself or with those before it.

@@ -204,7 +204,7 @@ def windowed(
         held, output, kind = _call(call, f"{stem}{i}", unit, part.schema, copies)
         values += [f"({value}) AS {name}" for name, value in held.items()]
         outputs.append(f"{output} AS {identifier(call.name)}")
-        schema[call.name] = column_of(kind, True)
+        schema[call.name] = column_of(kind, call.function not in (*RANKS, "row_number", "ntile"))
     own = ", ".join(map(identifier, part.schema))
 
     def text(rows: Sequence[str]) -> str:

@@ -42,11 +42,13 @@ class UnitAggregate:
         value: SQL of what a row gives; NULL where it gives nothing.
         form: the aggregate, given the name of the column that holds it, and what stands behind each call.
         type_name: DuckDB's name of its type.
+        missing: whether it may be NULL or NaN, of a unit that has a row.
     """
 
     value: str
     form: Callable[[str, str], str]
     type_name: str
+    missing: bool = True
 
     def sql(self, column: str, over: str = "") -> str:
         """Return SQL of a unit's aggregate of a column; a window function with OVER (...)."""
@@ -63,7 +65,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
     node = _parsed(where, text)
     function, arguments = node["function_name"].lower(), node["arguments"]
     if function == "count_star" or (function == "count" and not arguments):
-        found = UnitAggregate("1", "count({}){}".format, "BIGINT")
+        found = UnitAggregate("1", "count({}){}".format, "BIGINT", False)
     elif len(arguments) != 1:
         raise QueryError(f"{where}: {function} takes one expression of a row here")
     else:
@@ -72,7 +74,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
     if node["filter"] is not None:
         condition = validated(where, written(node["filter"]), schema)
         kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
-        found = replace(found, value=kept)
+        found = replace(found, value=kept, missing=not function.startswith("count"))
     return found
 
 
@@ -102,7 +104,9 @@ def _parsed(where: str, text: str) -> Node:
 def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bool) -> UnitAggregate:
     value, kind = one.text, one.type_name
     if function == "count":
-        return UnitAggregate(value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT")
+        return UnitAggregate(
+            value, (f"count({'DISTINCT ' if distinct else ''}{{}}){{}}").format, "BIGINT", False
+        )
     if function in ("min", "max"):
         # Of values that compare as equal, one would be taken as it comes.
         if kind.endswith("]") or kind.startswith(_SEVERAL):
@@ -114,11 +118,11 @@ def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bo
             value = _one_nan(f"({value}) + 0::{kind}", kind)
         elif kind == "VARCHAR":
             value, kind = f'CAST(({value}) AS VARCHAR) COLLATE "binary"', "VARCHAR"
-        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
+        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind, one.missing)
     if function in ("bool_and", "bool_or"):
         if kind != "BOOLEAN":
             raise QueryError(f"{where}: {function} takes a condition, but this is {kind}")
-        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind)
+        return UnitAggregate(value, f"{function}({{}}){{}}".format, kind, one.missing)
     if function == "sum" and (entries := _VECTOR.fullmatch(kind)):
         return UnitAggregate(value, partial(_sum_of_vectors, int(entries[1])), "DOUBLE[]")
     if kind.endswith("]") or not kind.startswith(_NUMBERS):
@@ -130,7 +134,7 @@ def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bo
         whole = (_sum_of_large, _mean_of_large) if large else (_sum_of_integers, _mean_of_integers)
         if function == "avg" or kind == "BOOLEAN":
             value = f"CAST(({value}) AS HUGEINT)"
-        return UnitAggregate(value, whole[function == "avg"], _SUMS[function])
+        return UnitAggregate(value, whole[function == "avg"], _SUMS[function], large or one.missing)
     digits = re.fullmatch(r"DECIMAL\((\d+),\d+\)", kind)
     if function == "sum" and digits and int(digits[1]) <= 18:
         return UnitAggregate(value, "sum({}){}".format, type_of("sum(_0)", (kind,)))

@@ -23,6 +23,7 @@ from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants
 from sfumato.engines.duckdb.expressions import texts
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
 from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, Span, Unsafe, is_constant, type_of
+from sfumato.engines.duckdb.nullability import complete_columns, may_be_missing
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
 from sfumato.query.schema import Column
@@ -105,8 +106,9 @@ class ValidatedExpression:
     Args:
         text: SQL that has its values and cannot raise.
         type_name: DuckDB's name of its type.
+        missing: whether it may be NULL or NaN.
         columns: what it reads: the first parts of its names, by `same_name`.
-        complete: columns that cannot be NULL where it is true: those of `x IS NOT NULL` and its ANDs.
+        complete: columns that are neither NULL nor NaN where it is true.
         uses: how often each column stands in the text, by `same_name`.
         held: how many long texts it holds for a row, as `costs` counts them.
         where: the tree of what it is as a condition.
@@ -116,6 +118,7 @@ class ValidatedExpression:
 
     text: str
     type_name: str
+    missing: bool
     columns: frozenset[str]
     complete: frozenset[str]
     uses: Mapping[str, int]
@@ -170,12 +173,14 @@ def _validated(where: str, text: str, columns: Mapping[str, Column]) -> Validate
             f"{where}: the expression is nested too deep; name its parts with with_columns"
         ) from None
     reads = frozenset(_uses(tree))
-    complete = frozenset(_complete_columns(tree))
+    complete = complete_columns(where_true, columns)
+    missing = may_be_missing(part.node, part.type_name, columns)
     uses, held = _uses(part.node), texts.held(part.node)
     zoned = bool(_ZONED.search(sql)) or any(
         "TIME ZONE" in column.type_name for name, column in columns.items() if same_name(name) in reads
     )
-    return ValidatedExpression(sql, part.type_name, reads, complete, uses, held, where_true, part.span, zoned)
+    kind = part.type_name
+    return ValidatedExpression(sql, kind, missing, reads, complete, uses, held, where_true, part.span, zoned)
 
 
 def _check_size(where: str, text: str) -> None:
@@ -274,16 +279,6 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
 
 def _uses(tree: Node) -> Counter[str]:
     return Counter(same_name(n["column_names"][0]) for n in descendants(tree) if n["class"] == "COLUMN_REF")
-
-
-def _complete_columns(tree: Node) -> set[str]:
-    if tree["type"] == "OPERATOR_IS_NOT_NULL":
-        (child,) = tree["children"]
-        if child["class"] == "COLUMN_REF" and len(child["column_names"]) == 1:
-            return {child["column_names"][0]}
-    if tree["type"] == "CONJUNCTION_AND":
-        return set().union(*(_complete_columns(child) for child in tree["children"]))
-    return set()
 
 
 def _at(node: Node) -> int:
