@@ -164,3 +164,57 @@ def test_limits_hold_of_rows_that_come_from_another_table(way: Callable[[Any, An
     with pytest.raises(QueryError, match="unit_rows is 61, but catalog: .* allows at most 60"):
         way(free, held).join(free, on="id", unit_rows=61)
     free.union(free).group_by("k").bound(groups=4, rows=3)
+
+
+LACKING = pa.table(
+    {
+        "id": [1, 2, 3, 4, 5],
+        "n": [1, None, 3, 4, 5],
+        "x": [0.5, 1.0, None, float("nan"), 2.0],
+        "town": ["A", "A", "B", "B", "B"],
+    }
+)
+NEVER = {"N": {"missing": "none"}, "x": {"missing": "none", "lower": 0, "upper": 4}}
+
+
+def counted(t: Any) -> int:
+    """Return the exact number of rows, of which each unit has one."""
+    plan = t.bound(rows=1).agg(n=sf.count()).plan(epsilon=1)
+    (batch,) = t._engine.statistics(plan.exact, 10)
+    return next(v for c in batch.columns for v in c.to_pylist())
+
+
+def test_rows_that_lack_a_value_where_the_catalog_says_that_none_does_are_dropped():
+    visits = {"source": LACKING, "privacy_unit": "id", "columns": NEVER}
+    towns = {
+        "source": pa.table({"town": ["A", "B", None]}),
+        "public": True,
+        "columns": {"town": {"missing": "none"}},
+    }
+    lines = {
+        "source": LACKING.select(["id", "n"]),
+        "foreign_keys": {"id": "visits.id"},
+        "columns": {"n": {"missing": "none"}},
+    }
+    catalog = sf.catalog({"tables": {"visits": visits, "towns": towns, "lines": lines}})
+    table = catalog.table("visits")
+    assert not table.schema["n"].missing and not table.schema["x"].missing
+    assert counted(table) == counted(table.with_columns(n="NULL")) == 2
+    # The same as where the question says so.
+    said = sf.scan(LACKING, privacy_unit="id").filter('"n" IS NOT NULL AND NOT isnan("x")')
+    question = {"m": sf.mean("x", lower=0, upper=4), "s": sf.sum("n", lower=1, upper=9), "u": sf.count()}
+    assert asked(table.bound(rows=1).agg(**question)) == asked(said.bound(rows=1).agg(**question))
+    assert not catalog.public("towns").schema["town"].missing
+    assert counted(table.join(catalog.public("towns"), on="town")) == 2
+    assert not catalog.table("lines").schema["n"].missing
+    assert counted(catalog.table("lines")) == 2  # of units 1 and 5, whose rows of visits are there
+    sql = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_contributed = 1) COUNT(*) AS n FROM visits"
+    assert 'Keep rows where "n" IS NOT NULL AND NOT isnan("x").' in str(
+        sf.sql(sql, catalog=catalog).explain()
+    )
+    assert {(f.where, f.text) for f in catalog.check().findings if f.wrong} >= {
+        ("catalog: tables.visits.columns.N", "1 row without a value, in no answer"),
+        ("catalog: tables.visits.columns.x", "2 rows without a value, in no answer"),
+    }
+    made = table.dummy()
+    assert not made.schema["n"].missing and counted(made) > 0

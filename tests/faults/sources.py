@@ -64,6 +64,8 @@ FAULTS: list[Fault] = [
           '    connection.execute(f"SET GLOBAL TimeZone = {literal(timezone)}")\n    return', "    return", ZONES),
     Fault("public keys that do not fit are missing ones", ENGINE + "public_keys.py",
           "    return changed\n", '    return "false"\n', TESTS + "test_public_keys.py::test_keys_that_do_not_fit"),
+    Fault("rows without a value that a catalog declares are kept", "engines/declared_tables.py",
+          'return (Filter(" AND ".join(kept)),) if kept else ()', "return ()", "tests/catalogs/test_declared_table.py::test_rows_that_lack_a_value_where_the_catalog_says_that_none_does_are_dropped"),
     # Databases of DuckDB that several use, and folders.
     Fault("what a session leaves is there for the next", ENGINE + "connection.py",
           "return not left and not os.path.lexists(place)", "return True", TESTS + "test_connection.py::test_a_database_in_which_something_is_left_is_closed"),

@@ -25,7 +25,7 @@ _TABLE = (
     *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "encoding", "foreign_keys"),
     *("max_groups", "max_rows", "max_joined_rows"),
 )
-_COLUMN = ("lower", "upper", "domain")
+_COLUMN = ("lower", "upper", "domain", "missing")
 _OF_UNITS = ("privacy_unit", "unit_timezone", "foreign_keys", "max_groups", "max_rows", "max_joined_rows")
 _MAX_LIMIT = 10**9
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)(/|$)")
@@ -281,7 +281,18 @@ def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
         seen.add(name.casefold())
         column = _mapping(place, entry, f"[{place.partition(': ')[2]}] lower = 0, upper = 120")
         _known(place, column, _COLUMN, "column")
-        yield ColumnDeclaration(name, _bounds(place, column), _domain(place, column.get("domain")))
+        domain = _domain(place, column.get("domain"))
+        yield ColumnDeclaration(name, _bounds(place, column), domain, _is_complete(place, column))
+
+
+def _is_complete(where: str, given: Mapping[str, Any]) -> bool:
+    """Return whether a column entry in a catalog file says that no value is missing."""
+    if "missing" in given and given["missing"] != "none":
+        raise CatalogError(
+            f'{where}: missing is {shown(given["missing"])}, but must be "none": no value is NULL or NaN. '
+            "Leave it out where one can be"
+        )
+    return "missing" in given
 
 
 def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] | None:

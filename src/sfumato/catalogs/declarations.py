@@ -72,6 +72,8 @@ def _known(column: ColumnDeclaration) -> str:
     if column.domain is not None:
         more = f", … ({len(column.domain):,} values)" if len(column.domain) > _FIRST else ""
         known.append(f"one of {', '.join(map(str, column.domain[:_FIRST]))}{more}")
+    if column.complete:
+        known.append("never missing")
     return "; ".join(known)
 
 
@@ -88,11 +90,13 @@ class ColumnDeclaration(Spelled):
         name: the column.
         bounds: a range that its values are known to be in, lower and upper; None where none is declared.
         domain: all values that it has, as public knowledge; None where they are not declared.
+        complete: whether rows without a value are dropped, as there are none.
     """
 
     name: str
     bounds: tuple[Fraction, Fraction] | None = None
     domain: tuple[Hashable, ...] | None = None
+    complete: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.source_reader import FOREIGN, cause
 from sfumato.engines.duckdb.sources import takes_types
 from sfumato.errors import ColumnError, EngineError, SfumatoError, in_own_words
+from sfumato.query.schema import FLOATS
 from sfumato.sql_text import identifier
 
 NOT_PRIVATE = (
@@ -114,9 +115,13 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
     counts = {"rows": "count(*)"}
     if unit is not None:
         counts["of no unit"] = f"count(*) - count({identifier(unit)})"
-    ranges = {}
+    ranges, schema = {}, engine.schema()
     for column in table.columns:
         name = spelled(engine, column.name, table.where)
+        if column.complete:
+            is_float = schema[name].type_name in FLOATS
+            value = f"nullif({identifier(name)}, 'nan')" if is_float else identifier(name)
+            counts[f"without {column.name}"] = f"count(*) - count({value})"
         if column.bounds is not None:
             number = f"TRY_CAST({identifier(name)} AS DOUBLE)"
             least, most = map(_literal, column.bounds)
@@ -136,6 +141,10 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
         text = f"{_rows(outside)} outside {_plain(lower)} to {_plain(upper)}"
         yield Finding(f"{table.where}.columns.{name}", text, outside > 0)
     for column in table.columns:
+        if column.complete:
+            lost = found[f"without {column.name}"]
+            text = f"{_rows(lost)} without a value, in no answer"
+            yield Finding(f"{table.where}.columns.{column.name}", text, lost > 0)
         if column.domain is not None:
             name = spelled(engine, column.name, table.where)
             outside = _outside(engine, name, engine.public_keys([name], list(column.domain), ()))

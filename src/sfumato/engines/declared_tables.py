@@ -23,7 +23,7 @@ from sfumato.engines.duckdb.sources import guesses, takes_types, without_rows
 from sfumato.engines.scan import public, read_elsewhere, scan
 from sfumato.errors import CatalogError, ColumnError, EngineError, QueryError
 from sfumato.query.engine_protocol import Engine
-from sfumato.query.schema import Column, check_flat
+from sfumato.query.schema import FLOATS, Column, Filter, Step, check_flat, quoted
 from sfumato.query.tables.combined_tables import Reached, alike
 from sfumato.query.tables.dummy_rows import UNIT, DummyRows, Known, Making, Reference
 from sfumato.query.tables.public_table import PublicTable
@@ -75,8 +75,25 @@ def opened(
     table._engine.titled(declared.name)
     notes = _renamed(table.notes, table._engine, declared)
     return DeclaredTable(
-        table._engine, table.unit, notes=notes, _unit_parts=table._unit_parts, declared=declared
+        table._engine,
+        table.unit,
+        _complete_rows(table._engine, declared),
+        notes=notes,
+        _unit_parts=table._unit_parts,
+        declared=declared,
     )
+
+
+def _complete_rows(engine: Engine[Any], declared: TableDeclaration) -> tuple[Step, ...]:
+    """Return the step that drops rows without a value in columns that are declared to have one in each row."""
+    schema = engine.schema()
+    names = [spelled(engine, column.name, "columns") for column in declared.columns if column.complete]
+    kept = [
+        f"NOT isnan({quoted(name)})" if schema[name].type_name in FLOATS else f"{quoted(name)} IS NOT NULL"
+        for name in names
+        if schema[name].missing
+    ]
+    return (Filter(" AND ".join(kept)),) if kept else ()
 
 
 def without_unit(declared: TableDeclaration, resources: Resources = DEFAULTS) -> Any:
@@ -144,7 +161,14 @@ def _owned(
     notes = dict.fromkeys([*of_source, *owners.notes, *owner_notes(declared, key, owners.unit)])
     made = engine.combined(Reached(Part(engine, (), None), owners._part, column, name, unit))
     made.titled(declared.name)
-    return DeclaredTable(made, unit, notes=tuple(notes), _unit_parts=owners._unit_parts, declared=declared)
+    return DeclaredTable(
+        made,
+        unit,
+        _complete_rows(made, declared),
+        notes=tuple(notes),
+        _unit_parts=owners._unit_parts,
+        declared=declared,
+    )
 
 
 def opened_public(
@@ -168,7 +192,8 @@ def opened_public(
     table = replace(table, _engine=table._engine.in_timezone(declared.timezone))
     check_columns(table._engine, declared)
     table._engine.titled(declared.name)
-    return replace(table, notes=_renamed(table.notes, table._engine, declared))
+    steps = _complete_rows(table._engine, declared)
+    return replace(table, _steps=steps, notes=_renamed(table.notes, table._engine, declared))
 
 
 def _renamed(notes: Iterable[str], engine: Any, declared: TableDeclaration) -> tuple[str, ...]:
@@ -271,6 +296,7 @@ def made_up(catalog: Declarations, making: Making) -> Mapping[str, TableDeclarat
 
 def _rows(catalog: Declarations, one: TableDeclaration, making: Making) -> DummyRows:
     columns, complete = _columns(catalog, one)
+    complete |= {*_spelled(columns, [column.name for column in one.columns if column.complete])}
     if one.public:
         making = replace(making, rows=max((len(c.domain) for c in one.columns if c.domain), default=_FEW))
     unit = next(iter(_spelled(columns, one.unit_parts or (one.privacy_unit or "",))), None)
