@@ -85,7 +85,7 @@ def opened(
 
 
 def _complete_rows(engine: Engine[Any], declared: TableDeclaration) -> tuple[Step, ...]:
-    """Return the step that drops rows without a value in columns that are declared to have one in each row."""
+    """Return the step that drops rows without a value in columns that are declared to have no such row."""
     schema = engine.schema()
     names = [spelled(engine, column.name, "columns") for column in declared.columns if column.complete]
     kept = [
