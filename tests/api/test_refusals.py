@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.api.question import Question
 from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
@@ -118,17 +117,3 @@ def test_what_cannot_be_is_refused_before_anything_is_read_or_drawn(people, name
     for value in values:
         with pytest.raises(error):
             pytest.fail(f"{value!r} is taken: {give(people, value)}")
-
-
-def test_options_of_another_name_are_refused(people):
-    for ask in (Question.release, Question.plan):  # they name themselves
-        with pytest.raises(TypeError, match=rf"^{ask.__name__}: .*shards"):
-            ask(asked(people), epsilon=1, shards=4)
-
-
-def test_a_tiny_epsilon_finds_a_rule_for_private_groups(people):
-    """Where one rule of selection is impossible, `auto` takes another."""
-    assert asked(people).plan(epsilon=1e-6, delta=1e-6).selection is not None
-
-
-# What is risky is said; it depends on names and numbers alone.

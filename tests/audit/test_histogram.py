@@ -66,9 +66,6 @@ def test_records_of_one_text_are_not_taken_for_the_same():
     assert seen == [[1, 2], [2], [1], []]
 
 
-# Buckets.
-
-
 # Predicate.
 
 

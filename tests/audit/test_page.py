@@ -1,21 +1,13 @@
-"""The page of a report: complete by itself, harmless, balanced, and with the report's own numbers."""
+"""The page of a report: whatever it is made of, it is harmless."""
 
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import pytest
+from sfumato.audit import Histogram, Point, Report, Witness
 
-from sfumato.audit import Histogram, Point, Report, Witness, audit, gaussian, units
-from sfumato.errors import ParameterError
-from sfumato.noise import Laplace, SeededWords
-
-STEPS = 2**20
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 HOSTILE = "<script>alert('1')</script>\"><img src=http://x.example/>&amp;\x1b[31m\x00\u202e"
-# On correct mechanisms the tests below fail with probability at most this, each.
-SURE = 1e-10
 
 
 class Parsed(HTMLParser):
@@ -52,28 +44,6 @@ class Parsed(HTMLParser):
         return [attrs for t, attrs in self.tags if t == tag]
 
 
-def noisy_sum(scale):
-    words = SeededWords(1)
-
-    def noisy(dataset, size):
-        steps = sum(round(min(max(x, 0.0), 1.0) * STEPS) for x in dataset if x == x)
-        return (steps + Laplace(scale=round(scale * STEPS)).rounded(size, words)) / STEPS
-
-    return noisy
-
-
-PAIR = [([1.0], [])]
-AUDITS = {
-    "violated": lambda: audit(noisy_sum(0.5), epsilon=1, pairs=PAIR),
-    "passed": lambda: audit(noisy_sum(1), epsilon=1, alpha=SURE, pairs=PAIR, max_samples=3000),
-    "curve": lambda: audit(noisy_sum(8), claim=gaussian(1), alpha=SURE, pairs=PAIR, max_samples=300),
-    "text": lambda: audit(lambda d: HOSTILE if d else "no", epsilon=1, pairs=PAIR),
-    "tables": lambda: audit(lambda d: float(len(d)), epsilon=1, delta=0.01, pairs=units()[:3]),
-    "histogram": lambda: audit(noisy_sum(0.5), epsilon=1, method="histogram", pairs=PAIR),
-    "lone surrogate": lambda: audit(lambda d: "\ud800" if d else "", epsilon=1, pairs=PAIR),
-}
-
-
 def hand_made(**changes):
     witness = Witness(
         edge="added",
@@ -106,44 +76,6 @@ def hand_made(**changes):
     return replace(report, **changes)
 
 
-@pytest.mark.parametrize("name", AUDITS)
-def test_a_page_is_balanced_and_needs_nothing_beside_it(name, tmp_path):
-    report = AUDITS[name]()
-    page = report.to_html()
-    page.encode("utf-8")
-    found = Parsed(page)
-    allowed = (
-        "html head meta title style body main header footer h1 h2 h3 p code pre table caption thead tbody "
-    )
-    allowed += "tr th td ul li div span figure figcaption svg desc path rect text polyline"
-    assert {tag for tag, _ in found.tags} <= set(allowed.split())
-    for _, attributes in found.tags:
-        assert not {"src", "href", "srcset", "data", "action", "style"} & set(attributes)
-        assert not any(key.startswith("on") for key in attributes)
-    (style,) = [data for where, data in found.pieces if where[-1:] == ("style",)]
-    assert "url(" not in style and "@import" not in style and "//" not in style
-    # Who does not see pictures is told what they show.
-    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
-    assert len(set(ids)) == len(ids)
-    for picture in found.of("svg"):
-        hidden = picture.get("aria-hidden") == "true"
-        assert hidden or (picture["role"] == "img" and set(picture["aria-labelledby"].split()) <= set(ids))
-    told = {
-        "passed": "NOTHING FOUND: no proof: 0 of them beyond the sampling error",
-        "histogram": "no exact rate of false alarms",
-        "violated": "VIOLATED",
-    }
-    assert all(words in found.text for words in told.get(name, "").split(": "))
-    assert ("wealth" in found.text) is not name.startswith("histogram")
-    for ending in ("html", "json", "TXT"):
-        report.write(tmp_path / f"report.{ending}")
-    assert (tmp_path / "report.html").read_bytes() == page.encode(errors="replace")
-    assert json.loads((tmp_path / "report.json").read_text())["violated"] is report.violated
-    assert (tmp_path / "report.TXT").read_bytes() == f"{report}\n".encode(errors="replace")
-    with pytest.raises(ParameterError, match=r"\.html, \.json or \.txt"):
-        report.write(tmp_path / "report.pdf")
-
-
 def test_what_mechanisms_and_data_say_is_text_alone():
     report = hand_made(
         mechanism=HOSTILE,
@@ -166,6 +98,3 @@ def test_what_mechanisms_and_data_say_is_text_alone():
     shown = HOSTILE.replace("\x1b", r"\x1b").replace("\x00", r"\x00").replace("\u202e", r"\u202e")
     assert found.text.count(shown) >= 12
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", page)
-
-
-# Pictures.

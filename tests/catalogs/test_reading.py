@@ -183,13 +183,3 @@ def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
     path = toml(tmp_path, TOML.replace("max_rows = 2", "max_row = 2"))
     with pytest.raises(CatalogError, match=f"^{path}: tables.visits: there is no key 'max_row'"):
         sf.catalog(path)
-
-
-def test_the_unit_that_a_foreign_key_leads_to():
-    found = read(SAME)
-    assert [found.unit_name(name) for name in ("visits", "orders", "lines")] == ["id", "visitor", "visitor"]
-    assert found.private("lines").privacy_unit == "visitor"
-    assert found.declaration("lines").privacy_unit is None
-    other = copy.deepcopy(SAME)
-    other["tables"]["orders"]["foreign_keys"] = {"visitor": "visits.number"}
-    assert [read(other).unit_name(name) for name in ("orders", "lines")] == ["id", "id"]

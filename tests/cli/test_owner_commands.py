@@ -125,36 +125,6 @@ def test_what_is_wrong_is_said_before_a_look(given, says, advised, run, monkeypa
 # Verify.
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("text", "more"),
-    [
-        (ASKED, ("--errors", "--simultaneous")),
-        pytest.param(query("'=' || year AS \"=k\", COUNT(*) AS n"), ("--quiet",), marks=pytest.mark.long),
-        pytest.param(query("APPROX_TOP_COUNT(year, 2)", groups=False).replace(", max_rows_per_group = 1", ""), (), marks=pytest.mark.long),
-        pytest.param(COUNT + " ORDER BY n DESC LIMIT 2", (), marks=pytest.mark.long),
-    ],
-    ids=["errors", "formulas", "largest", "around"],
-)  # fmt: skip
-def test_a_release_and_its_receipt(text, more, visits, run):
-    files = ["a.parquet", "a.csv", "a.json"]
-    done = run(
-        "sql", text, *(word for name in files for word in ("-o", name)), "--receipt", "receipt.json", *more
-    )
-    assert done.exit_code == 0, done.output
-    for name in files:
-        found = run("verify", "receipt.json", name)
-        assert found.exit_code == ExitCode.DONE and f"{name} agrees with the receipt: " in found.stdout, (
-            found.output
-        )
-        assert "Spent: epsilon 1" in found.stdout and "not signed" in found.stdout
-    if text == ASKED:
-        assert json.loads(Path("receipt.json").read_text())["plan"]["table"]["name"] == "visits.parquet"
-    if "=k" in text:
-        written = Path("a.csv").read_text()
-        assert '"\'=k","n"\n' in written and '\n"\'=1984"' in written and '\n"=' not in written
-
-
 def test_another_table_or_receipt_is_not_certified(visits, run):
     assert run("sql", COUNT, "-o", "a.parquet", "--receipt", "receipt.json").exit_code == 0
     assert run("verify", "receipt.json").exit_code == ExitCode.DONE

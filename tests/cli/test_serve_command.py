@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import sfumato as sf
 from sfumato.errors import QueryError
 from sfumato.service.access_tokens import Caller, Tokens
 from sfumato.service.server import Settings
@@ -35,16 +34,6 @@ def test_a_token_is_made_listed_and_revoked(clinic, run):
     assert token not in listed and token.split("_", 2)[2] not in listed
     assert run("token", "revoke", token.split("_")[1]).exit_code == 0
     assert Tokens("tokens.db").caller(token) is None and "revoked" in run("token", "list").stdout
-
-
-@pytest.mark.long
-def test_a_mistyped_path_of_tokens_is_an_error(clinic, run):
-    sf.Ledger("budget.db").create("clinic", epsilon=1)
-    for command in (("serve", "clinic.toml", "--port", "0"), ("token", "list"), ("token", "revoke", "0")):
-        done = run(*command, "--tokens", "toknes.db")
-        said = " ".join(done.stderr.split())
-        assert done.exit_code == 1 and "toknes.db cannot be opened" in said and "sfumato token create" in said
-        assert not (clinic / "toknes.db").exists()
 
 
 def test_a_port_in_use_is_said_before_anything_is_made(clinic, run):

@@ -137,27 +137,7 @@ def test_what_stands_beside_it_is_refused(more, says):
     assert says in str(caught.value)
 
 
-def around(words: str, call: str = f"{COUNT}(product, 3)", **more: str) -> str:
-    """Put a private SELECT into a text, in the place of @."""
-    return words.replace("@", text(call, **more))
-
-
 def run(words: str, **tables: object) -> ProcessedRelease:
     release = sf.sql(words, tables={**TABLES, **tables})
     assert isinstance(release, ProcessedRelease)
     return release
-
-
-@pytest.mark.noise_cannot_matter("names of columns are looked at")
-def test_only_what_is_released_is_there():
-    bare = f"{COUNT}(product, 3, counts => FALSE)"
-    for words, says in [
-        (around("SELECT units FROM (@)", bare), "The released columns are: rank, product;"),
-        (around("SELECT DP_INTERVAL_LOW(units) FROM (@)", bare), "none here"),
-        (around("SELECT * FROM (@) JOIN sold USING (product)"), "sold is a private table"),
-        (around("SELECT * FROM read_csv('/etc/hostname'), (@)"), "line 1"),
-    ]:
-        with pytest.raises(SqlError) as caught:
-            sf.sql(words, tables=TABLES)
-        assert says in str(caught.value), words
-    assert run(around("SELECT * FROM (@)", bare)).to_arrow().column_names == ["rank", "product"]

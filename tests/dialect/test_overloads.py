@@ -77,15 +77,6 @@ def test_what_reads_a_clock_a_file_or_a_setting_is_not_known():
     assert not {*never.split()} & {*overloads._known()[0]}
 
 
-def test_a_new_function_is_refused_by_name(running):
-    running([*catalog(), Overload("read_secret", "scalar", "(VARCHAR)", "VARCHAR", "CONSISTENT")])
-    with pytest.raises(QueryError, match="read_secret"):
-        judge("read_secret(s)")
-    with pytest.raises(SqlError, match="read_secret is not known outside"):
-        around("read_secret('a')")
-    assert judge("abs(a)")
-
-
 @pytest.mark.parametrize("stability", ["VOLATILE", "CONSISTENT_WITHIN_QUERY"])
 def test_a_function_that_became_volatile_is_refused_by_name(running, stability):
     running(changed("round", "(DOUBLE)", stability=stability))
@@ -117,19 +108,6 @@ def test_a_new_overload_is_refused_by_name(running, signature, types):
         == f"floor{signature} of DuckDB {duckdb.__version__} is new, and not known to be safe on every row"
     )
     assert not known.refusal("floor", types)
-
-
-def test_a_new_overload_that_takes_a_call_over_is_refused_by_name(running, monkeypatch):
-    """As DuckDB binds it."""
-    running(catalog())
-    signatures, macros = overloads._known()
-    fewer = signatures | {"year": signatures["year"] - {"(DATE)"}}  # as if nobody had tried it
-    monkeypatch.setattr(overloads, "_known", lambda: (fewer, macros))
-    with pytest.raises(
-        QueryError, match=r"year\(DATE\) of DuckDB .* is new, and not known to be safe on every row"
-    ):
-        judge("year(d) = 2020")
-    assert judge("year(t) = 2020")
 
 
 def test_an_optimizer_that_is_not_known_is_off():

@@ -12,7 +12,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import EngineError, QueryError, SqlError
+from sfumato.errors import EngineError, SqlError
 from sfumato.release.processed_release import ProcessedRelease
 
 ROWS = pa.table({"id": list(range(3000)), "year": [2020, 2021, 2022] * 1000, "v": [1.0, 2.0, 3.0] * 1000})
@@ -95,23 +95,6 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
     with pytest.raises(sf.errors.SfumatoError):
         release.to_arrow()
     assert len(reading) == 2
-
-
-@pytest.mark.parametrize(
-    ("second", "says"),
-    [
-        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", "-1"), "epsilon must be greater than 0"),
-        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", delta="0"), "needs a delta"),
-        (dp("year, SUM(w, contribution_bounds_per_group => (0, 1)) AS n FROM @ GROUP BY year"), "'w'"),
-        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", source="others"), "others"),
-        (dp("year, COUNT(*) AS m FROM @ GROUP BY year"), 'b.n|Table "b"'),
-    ],
-)
-def test_all_is_checked_before_anything_is_read(second: str, says: str, reading: list[str]) -> None:
-    text = f"WITH a AS ({dp(BY_YEAR)}), b AS ({second}) SELECT a.n - b.n AS d FROM a JOIN b USING (year)"
-    with pytest.raises(QueryError, match=says):
-        ask(text)
-    assert not reading
 
 
 # Public tables.

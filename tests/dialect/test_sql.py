@@ -161,23 +161,6 @@ def test_different_values(function: str) -> None:
     assert found == BY_YEAR.bound(groups=1).agg(count_distinct_city=counted).query
 
 
-@pytest.mark.parametrize("clause", ["DIFFERENTIAL_PRIVACY", "ANONYMIZATION"])
-def test_limits_of_rows(clause: str) -> None:
-    older = clause == "ANONYMIZATION"
-    count = "ANON_COUNT(*)" if older else "COUNT(*)"
-    bounded = f"{count[:-1]}{' CLAMPED BETWEEN 0 AND 2' if older else f', {G}'.replace('30', '2')})"
-    total = asked(f"year, {count} AS n", options="max_rows_contributed = 5", clause=clause)
-    assert total == BY_YEAR.bound(total_rows=5).agg(n=sf.count()).query
-    for select, options in (
-        (bounded, ""),
-        (count, "max_rows_per_group = 2"),
-        (bounded, "max_rows_per_group = 2"),
-    ):
-        assert parse(dp(f"year, {select}", options=options, clause=clause)).rows == 2
-    for options in ("max_rows_contributed = 5", "max_rows_per_group = 3"):
-        assert refused(dp(f"year, {bounded}", options=options, clause=clause)) == "2"
-
-
 def test_whole_example() -> None:
     query = parse(
         "select with differential_privacy options (EPSILON = .5, delta = 1E-6, privacy_unit_column = p.id,\n"
@@ -351,29 +334,6 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "marked"), REFUSED, ids=range(len(REFUSED)))
 def test_refusals(text: str, marked: str) -> None:
     assert refused(text) == marked
-
-
-KEYS = ["*", "people.*", "DISTINCT year", "AS STRUCT year", "year", "id, COUNT(*)", "year AS ID, COUNT(*)"]
-ANONYMIZED = [
-    "COUNT(*)",
-    "HISTOGRAM(x, [0, 1])",
-    "ANON_SUM(x)",
-    f"ANON_SUM(x, {G})",
-    "ANON_SUM(x CLAMPED BETWEEN 3 AND 1)",
-    "ANON_COUNT(* CLAMPED BETWEEN 1 AND 2)",
-]
-
-
-def test_keys_are_not_the_privacy_unit_and_older_calls_are_for_the_older_clause() -> None:
-    for select in KEYS:  # nor all columns, nor without anything that is asked of the groups
-        refused(dp(select, "GROUP BY 1"))
-    for select in ANONYMIZED:
-        refused(dp(f"year, {select}", clause="ANONYMIZATION"))
-
-
-def test_group_options_need_groups() -> None:
-    for option in ("pre_threshold = 3", "group_selection = laplace"):
-        assert refused(dp("COUNT(*)", "", option)) == option.split(" ")[0]
 
 
 def test_no_aggregate_hides_in_a_row_expression() -> None:

@@ -161,15 +161,3 @@ def test_refused_with_its_place(what):
     assert words in " ".join(message)
     start = marks.index("^")
     assert line[start : start + marks.count("^")].startswith(marked)
-
-
-def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another():
-    """Both have an age, of which one is declared; and which is meant is said by its table's name."""
-    tables = {"o": {"source": ROWS, "privacy_unit": "id"}, "p": VISITS}
-    catalog = sf.catalog({"tables": tables})
-    join = "FROM o JOIN p ON o.id = p.id"
-    given = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_per_group = 1)"
-    for column in ("o.age", "age"):
-        with pytest.raises(SqlError, match="without bounds"):
-            parse(f"{given} SUM({column}) AS s {join}", catalog)
-    assert parse(f"{given} SUM(p.age) AS s {join}", catalog).aggregates[0][1].upper == 120

@@ -72,16 +72,6 @@ def test_the_package_lists_its_public_names_alone() -> None:
     assert {*dir(sfumato)} == {*sfumato.__all__, "__version__"}
 
 
-@pytest.mark.long  # it imports Beam and all else
-def test_what_is_in_the_reference_exists(pages: dict[str, str]) -> None:
-    for entry in entries(pages.values()):
-        module, _, name = entry.rpartition(".")
-        value = getattr(importlib.import_module(module), name)
-        if module != "sfumato" and not callable(value):
-            continue
-        assert (getattr(value, "__doc__", None) or "").strip(), f"{entry} has no docstring"
-
-
 def examples(pages: dict[str, str]) -> set[str]:
     """Return the names that have an example, without what is before the last dot; of classes one in a method will do."""
     found = set()

@@ -21,7 +21,7 @@ from sfumato.engines.duckdb.expressions import validation
 from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
 from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, check_cast, is_missing_cast
 from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
-from sfumato.errors import ColumnError, SfumatoError
+from sfumato.errors import SfumatoError
 from sfumato.query.schema import Column, Kind
 from tests.support.expressions import AWKWARD, NAMES, SCHEMA, expression, rows, signatures
 
@@ -386,24 +386,6 @@ def test_any_condition_keeps_what_its_expression_keeps(awkward, chance, depth):
 
 
 # Columns.
-
-
-@pytest.mark.long
-def test_a_column_may_have_any_name(engine):
-    """DuckDB gives a subquery without a name one of its own, and ignores the case of ASCII alone."""
-    names = ["unnamed_subquery", "steps", "source_rows"]
-    structs = pa.array([{"k": i} for i in range(20)])
-    opened = engine(
-        pa.table({"id": range(20), **dict.fromkeys(names, structs), "É": range(20), "K": range(20)})
-    )
-    for name in names[: 1 if engine.slow else 3]:
-        table = Table(opened, "id").with_columns(y=f"{name}.k").filter(f"{name}.k >= 15")
-        assert selected(table.filter("y >= 17")) == 3
-    with pytest.raises(ColumnError, match="É"):
-        Table(opened, "id").filter("é > 3")
-    table = Table(opened, "id").with_columns(é="É + 1", k="k + 1").filter("é > 3 AND K > 3")
-    assert {"é", "k"} <= set(table.schema) and "K" not in table.schema
-    assert selected(table) == 17
 
 
 @pytest.mark.long

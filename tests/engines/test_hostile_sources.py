@@ -378,9 +378,6 @@ def test_times_in_parquet(tmp_path):
         check_others(DuckDBEngine.open(path), ["CAST(h AS VARCHAR)"], 2)
 
 
-# pandas.
-
-
 # Errors.
 
 

@@ -165,6 +165,3 @@ def test_groups_that_are_noised_apart_or_twice_are_refused(case):
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in shards]
     with pytest.raises(EngineError, match="came where noise is for 9 together"):
         list(work.drawn_jointly([*sent, sent[0]]))
-
-
-# The law of what is released.

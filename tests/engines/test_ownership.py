@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import duckdb
 import pyarrow as pa
 import pytest
@@ -52,40 +49,6 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
     assert list(tmp_path.iterdir()) == []
     mine = shown(asked)
     assert shown(asked) == mine
-
-
-def test_a_release_that_was_not_drawn_is_not_copied():
-    """What was drawn may be: `tests/release/test_passed_on.py`. Nor is a question sent elsewhere."""
-    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
-        asked = release()
-        with pytest.raises(RefusalError, match="cannot be copied"):
-            duplicate(asked)
-        asked.to_arrow()
-        duplicate(asked)
-    for duplicate in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(RefusalError, match="this table cannot be copied"):
-            duplicate(question())
-    asked = release()
-    other = type(asked).__new__(type(asked))
-    vars(other).update(vars(asked))  # attributes that moved draw nothing
-    with pytest.raises(RefusalError, match="cannot be copied"):
-        other.to_arrow()
-
-
-def test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing(monkeypatch):
-    """As from a handler of a signal, which runs in the thread that draws."""
-    asked, told = release(), []
-    drawn = type(asked)._noisy
-
-    def looks(self, batch):
-        with pytest.raises(RefusalError, match="is being drawn") as caught:
-            shown(asked)
-        told.append(caught)
-        return drawn(self, batch)
-
-    monkeypatch.setattr(type(asked), "_noisy", looks)
-    mine = shown(asked)
-    assert told and shown(asked) == mine
 
 
 @pytest.mark.long

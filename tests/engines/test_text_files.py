@@ -163,9 +163,6 @@ def test_wrong_bytes_of_a_line_are_missing_and_change_no_other_line(tmp_path):
             assert {repr((i, f"a{i}")) for i in range(COUNT)} | {repr((100, "b"))} <= set(found)
 
 
-# Files.
-
-
 # Whatever a line holds, no other changes: rows of 100 to 139, and hostile ones of 7.
 
 TYPES = {"id": "BIGINT", "s": "VARCHAR", "x": "DOUBLE"}

@@ -1,7 +1,6 @@
 """Noise as measurements: maps against brute force, the law of what is drawn, and what is released."""
 
 import math
-from collections import Counter
 from fractions import Fraction as F
 from itertools import product
 
@@ -89,27 +88,6 @@ def test_claims_on_other_numbers(make, law):
     three = make(1, fw.VectorDomain(UNIT, 3))
     moved = 3 if make is laplace else root_up(F(3))
     assert three.map(1) == 1 + moved * STEP and three.map(0) == 0
-
-
-N = 25_000
-
-
-@pytest.mark.long
-@pytest.mark.flakiness(k=14, because="Chernoff's bound at 1e-15; 120 draws have three values with 0.55^120")
-@KINDS
-def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely):
-    span = range(-400, 401)
-    expected = {m: law(2).rounded_pmf(m) for m in range(-8, 9)} | {"beyond": 2 * law(2).rounded_sf(8)}
-
-    def counts(made):
-        drawn = made([1000] * N)
-        return Counter(d - 1000 if abs(d - 1000) <= 8 else "beyond" for d in drawn if d - 1000 in span)
-
-    assert not unlikely(counts(make(2, fw.VectorDomain(fw.AtomDomain(int)))), expected)
-    assert unlikely(counts(make(F(7, 5), fw.VectorDomain(fw.AtomDomain(int)))), expected)
-    assert unlikely(counts(make(F(13, 5), fw.VectorDomain(fw.AtomDomain(int)))), expected)
-    single = make(2)
-    assert len({single(0) for _ in range(120)}) > 3
 
 
 @pytest.mark.noise_cannot_matter("it looks at the groups alone")

@@ -77,14 +77,6 @@ def test_one_sensitivity_serves_all_bins_and_counts_and_shares_are_asked_once():
     assert both.scales == few.scales and both.noise.norm is Norm.L1
 
 
-def test_k_norm_noise_is_refused_and_auto_takes_another():
-    asked = PEOPLE.agg(n=sf.count(), x=sf.histogram("age", [0, 18]))
-    with pytest.raises(QueryError, match="shape of Laplace noise"):
-        asked.plan(epsilon=1, noise="k_norm")
-    assert asked.plan(epsilon=1).noise.name == "laplace"
-    assert asked.plan(epsilon=1, delta=1e-6, noise="gaussian").noise.name == "gaussian"
-
-
 def test_columns_of_other_types_are_refused():
     for asked in (
         sf.histogram("size", [0, 1]),

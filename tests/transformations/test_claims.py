@@ -15,7 +15,6 @@ import pytest
 from sfumato import transformations as t
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework.contribution_bodies import weighted
-from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 NORMS = [t.Norm.L1, t.Norm.L2]
 
@@ -33,12 +32,6 @@ def size(statistic: t.Statistic, added: dict[Any, int], norm: t.Norm, scales: Se
     if isinstance(statistic, t.QuantileTree):
         return weighted(norm, list(added.values()), [scales[0]] * len(added))
     return weighted(norm, [added.get(c, 0) for c in statistic.names], scales)
-
-
-def reach(
-    statistic: t.Statistic, values: Sequence[Any], most_rows: int, norm: t.Norm, scales: Sequence[Fraction]
-) -> Fraction:
-    return max(size(statistic, a, norm, scales) for a in contributions(statistic, values, most_rows))
 
 
 def understates(statistic: t.Statistic, values: Sequence[Any], most_rows: int) -> bool:
@@ -79,51 +72,6 @@ def all_moments(grid: t.ValueGrid, rows: int) -> Iterable[t.Moments]:
                     {0, plain.largest_square // 2, plain.largest_square * 5 // 8, plain.largest_square}
                 ):
                     yield t.Moments("x", "x", rows, grid, centred, null_count, bits, centre)
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("bits, rows", [(None, 3), (6, 3), (0, 1)])
-def test_moments_attain_what_they_claim(norm, bits, rows):
-    """On a grid so fine that the slack of half a coarsened step is small, at the shares of a plan."""
-    grid = t.ValueGrid(-2, -900, 1100)
-    plain = t.Moments("x", "x", rows, grid, True, -3, bits)
-    share = {t.Norm.L1: Fraction(23, 32), t.Norm.L2: Fraction(5, 8)}[norm]
-    centre = 0 if bits is None else int(share * plain.largest_square)
-    statistic = t.Moments("x", "x", rows, grid, True, -3, bits, centre)
-    scales = statistic.body.split(norm)
-    values = [None, *(Fraction(v, 4) for v in range(grid.lower, grid.upper + 1))]
-    attained = max(
-        size(statistic, dict(statistic.contribution([{"x": v}] * rows)), norm, scales) for v in values
-    )
-    claimed = statistic.body.size(norm, scales)
-    assert Fraction(97, 100) * claimed <= attained <= claimed
-    if bits is not None:  # the shift makes the middle and the ends weigh the same: 25/16, as designed
-        assert abs(float(claimed) - 25 / 16) < 0.01
-
-
-def test_sums_per_unit():
-    for lower, upper in ((0, 5), (-3, 2), (2, 4), (-6, -5)):
-        for centre in {0, (lower + upper) // 2, lower, upper}:
-            for missing in (True, False):
-                statistic = t.UnitSum("x", "x", 0, lower, upper, True, centre, missing)
-                values = [None, *range(lower - 2, upper + 3)]
-                assert not understates(statistic, values, 2)
-                for norm in NORMS:
-                    scales = statistic.body.split(norm)
-                    assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
-
-
-@pytest.mark.parametrize("rows, exponent", [(1, 0), (2, -2)])
-def test_trees(rows, exponent):
-    statistic = t.QuantileTree("x", "x", rows, 0.0, float(LEAVES), exponent)
-    # Neighbours on the last level, on higher ones, and at the ends.
-    values = [None, 0.5, 1.5, 16.5, 4096.5, 65535.5, float("inf"), float("-inf")]
-    assert not understates(statistic, values, rows + 2)
-    for norm in NORMS:
-        scales = statistic.body.split(norm)
-        claimed = statistic.body.size(norm, scales)
-        assert reach(statistic, values, rows, norm, scales) == claimed
-        assert Fraction(99, 100) < claimed <= 1
 
 
 NAN, INF = float("nan"), float("inf")

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
-import random
-import resource
 import signal
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -327,46 +322,6 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch):
     assert told.ok and "failed or were not looked at, and stay spent: 4" in str(told)
     COUNT.release(epsilon=1, budget=ledger.budget("shop", "ann")).to_arrow()
     assert kinds(ledger) == ["asked", "asked", "answered"] and ledger.journal.verify().ok
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.long
-def test_kills_at_any_call_leave_a_whole_journal(of_file):
-    """A real SIGKILL at calls of what pays for a question and writes what came of it."""
-    path, chosen, count = of_file._store._path, random.Random(5), 40
-
-    def work(step: int) -> None:
-        budget, calls = sf.Ledger(path).budget("shop", "bob"), iter(range(step))
-        sys.setprofile(lambda *_: next(calls, None) is None and killed())
-        entry = budget.spend("1/1000", plan={"asks": "statistics"})
-        budget._record_outcome(entry, "answered", rows=1)
-        sys.setprofile(None)
-
-    kills = 0
-    for _ in range(count):
-        kills += ended(partial(work, chosen.randrange(40_000))) == -signal.SIGKILL
-        ledger = sf.Ledger(path)
-        assert ledger.journal.verify().ok
-        spent = [line.entry for line in ledger.journal.lines() if line.kind == "asked"]
-        assert spent == [entry.number for entry in ledger.history() if entry.kind == "spend"]
-    assert kills >= count // 3
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
-    path = of_file._store._path
-
-    def work() -> None:
-        logging.getLogger("sfumato.budget").setLevel(logging.CRITICAL)
-        release = counted().release(epsilon=1, budget=sf.Ledger(path).budget("shop", "ann"))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-        os._exit(7 if release.to_arrow().num_rows == 1 else 1)
-
-    assert ended(work) == 7
-    ledger = sf.Ledger(path)
-    assert kinds(ledger) == ["asked"] and ledger.journal.verify().ok
-    assert ledger.budget("shop", "ann").spent[0] == 1
 
 
 # What a person should look at.
