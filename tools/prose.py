@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LONGEST = 40  # words in a sentence
+WORD = re.compile(r"\S*\w\S*")  # the bars and rules of a table are none
 CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)  # a block between fences
 
 # What not to write, as a regular expression, and what to write instead.
@@ -113,7 +114,7 @@ def main() -> int:
     total, sentences, wrong = 0, 0, 0
     for path in options.files or pages():
         text = path.read_text(encoding="utf-8")
-        total += (words := len(re.sub(CODE, "", text).split()))
+        total += (words := len(WORD.findall(re.sub(CODE, "", text))))
         if options.words:
             sentences += (own := sum(len(plain(block).split()) for _, block in blocks(text)))
             print(f"{words:7,} {own:7,} {path.resolve().relative_to(ROOT)}")
