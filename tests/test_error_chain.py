@@ -26,7 +26,7 @@ import pytest
 import sfumato as sf
 from sfumato import errors
 from sfumato.client import connect
-from sfumato.engines.duckdb import connection, sources, text_files
+from sfumato.engines.duckdb import connection, sources
 from sfumato.engines.duckdb import source_reader as engines
 from sfumato.engines.duckdb import stages as staged
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -124,37 +124,21 @@ def test_a_row_that_fails(failing, tmp_path):
     refused(release.to_arrow)
 
 
-def within_python(rows: pa.Table = ROWS) -> Iterator[pa.RecordBatch]:
-    """Rows that Python gives, and an interrupt in the middle of one."""
-    yield from rows.to_batches()
-    signal.raise_signal(signal.SIGINT)
-
-
 def within_duckdb() -> Iterator[pa.RecordBatch]:
     """Rows behind each of which an interrupt waits for DuckDB to look, as nothing here is written in Python."""
     interrupts = starmap(_thread.interrupt_main, repeat(()))
     return map(itemgetter(0), zip(ROWS.to_batches() * 3, interrupts, strict=False))
 
 
-def count(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+def unguarded(connection: duckdb.DuckDBPyConnection, given: Iterator[pa.RecordBatch]) -> list[Any]:
+    connection.register("arriving", pa.RecordBatchReader.from_batches(ROWS.schema, given))
     connection.execute("SET threads = 1")  # this thread's own, where Python minds signals
     return connection.execute("SELECT count(k) FROM arriving").fetchall()
 
 
-def unguarded(connection: duckdb.DuckDBPyConnection, given: Iterator[pa.RecordBatch]) -> list[Any]:
-    connection.register("arriving", pa.RecordBatchReader.from_batches(ROWS.schema, given))
-    return count(connection)
-
-
-def interrupted_query(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
+def interrupted_query(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(engines, "batches", lambda c, *_: iter(unguarded(c, within_duckdb())))
     return ROWS
-
-
-def interrupted_csv(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
-    pa.csv.write_csv(ROWS, folder / "rows.csv")
-    monkeypatch.setattr(text_files, "chain", lambda first, _: within_python(pa.Table.from_batches(first)))
-    return folder / "rows.csv"
 
 
 class InterruptedTable:
@@ -166,18 +150,15 @@ class InterruptedTable:
         raise KeyboardInterrupt
 
 
-def interrupted_table(monkeypatch: pytest.MonkeyPatch, _: Path) -> Any:
+def interrupted_table(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sources, "sanitized_table", lambda *_: InterruptedTable())
     return ROWS
 
 
-INTERRUPTED = [interrupted_query, interrupted_csv, interrupted_table]
-
-
-@pytest.mark.parametrize("interrupted", INTERRUPTED)
-def test_an_interrupt_of_a_release(interrupted, monkeypatch, tmp_path):
+@pytest.mark.parametrize("interrupted", [interrupted_query, interrupted_table])
+def test_an_interrupt_of_a_release(interrupted, monkeypatch):
     """It was taken for an error of a row: a program that goes on at errors went on."""
-    release = question(sf.scan(interrupted(monkeypatch, tmp_path), privacy_unit="id")).release(epsilon=1)
+    release = question(sf.scan(interrupted(monkeypatch), privacy_unit="id")).release(epsilon=1)
     with pytest.raises(KeyboardInterrupt) as raised:
         release.to_arrow()
     assert list(chain(raised.value)) == [raised.value]

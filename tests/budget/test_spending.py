@@ -185,17 +185,6 @@ def test_what_is_no_budget_is_refused(arguments, error):
         Budget(1, "0.1").spend(*arguments)
 
 
-def test_a_refusal_spends_nothing_and_is_not_in_the_history():
-    budget = Budget(1, "1e-6")
-    budget.spend("0.5", what="first")
-    before = budget.remaining
-    for epsilon, delta in ((1, 0), ("0.1", "0.5"), ("nonsense", 0), (0, 0)):
-        with pytest.raises(BudgetError):
-            budget.spend(epsilon, delta)
-    assert budget.remaining == before
-    assert [spent.what for spent in budget.history] == ["first"]
-
-
 @pytest.mark.parametrize(("delta", "granted"), [(0, 100), ("1e-6", 250)])  # of 1e-9 each, events have 250
 def test_threads_overspend_nothing(delta, granted):
     budget, refused = Budget(1, delta), []

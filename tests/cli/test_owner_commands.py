@@ -72,11 +72,7 @@ BY_YEAR = (
     "SELECT WITH DIFFERENTIAL_PRIVACY {} year, COUNT(*) AS n, AVG(visits) AS mean FROM visits GROUP BY year"
 )
 PEOPLE = "SELECT WITH DIFFERENTIAL_PRIVACY {} COUNT(DISTINCT id) AS people FROM visits"
-JOINED = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY {} AVG(age) AS age FROM people JOIN visits USING (id) WHERE visits > 2"
-)
 LEFT = "OPTIONS (confidence = 0.95)"  # epsilon is what advice divides
-TEXTS = [text.format(LEFT) for text in (BY_YEAR, PEOPLE, JOINED)]
 
 
 @pytest.fixture
@@ -88,17 +84,6 @@ def advised(visits):
         '[tables.others]\nsource = "people.parquet"\nprivacy_unit = "age"\n'
     )
     return "catalog.toml"
-
-
-@pytest.mark.long
-def test_texts_of_one_catalog_are_advised_and_released(advised, run):
-    given = ["--epsilon", "200", "--delta", "1e-6", "-c", advised, "-o", "advice.csv", "--plot", "advice.svg"]
-    done = run("advise", *TEXTS, *given, "--release", columns=200)
-    assert done.exit_code == 0, done.output
-    assert "Advice for 3 questions at epsilon 200, delta 1e-06: 40 was spent on looking" in done.stdout
-    assert "n, mean by year: OPTIONS (epsilon = " in done.stdout
-    assert "age: contribution" not in done.stdout  # a catalog has its bounds
-    assert Path("advice.svg").exists() and len(Path("advice.csv").read_text().splitlines()) == 5
 
 
 ONE = ("--epsilon", "1", PEOPLE.format(LEFT))

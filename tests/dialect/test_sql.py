@@ -206,13 +206,6 @@ def test_sources(written: str, source: str, alias: str | None) -> None:
     assert (query.source, query.tables.alias) == (source, alias)
 
 
-@pytest.mark.parametrize("by", ["1", "(1)", "decade", "DECADE", "cast(AGE/10 as INT64)", "((decade))", "ALL"])
-def test_derived_key(by: str) -> None:
-    table = PEOPLE.filter("age > 3").with_columns(decade="CAST(age/10 AS INT64)").group_by("decade")
-    found = asked("CAST(age/10 AS INT64) AS decade, COUNT(*) AS n", f"WHERE age > 3 GROUP BY {by}")
-    assert found == table.bound(groups=1, rows=1).agg(n=sf.count()).query
-
-
 def test_a_key_may_hide_a_source_column() -> None:
     found = opened(dp(f"age // 10 AS age, AVG(age, {R}) AS a, AVG(age + 1, {R}) AS b", "GROUP BY 1"))
     *early, last = found.table._steps

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
 
-from .pages import PROMPT, Entry, entries, reference, shown
+from .pages import entries
 
 PACKAGE = Path(__file__).parents[2] / "src" / "sfumato"
 # Rooms say in `__all__` what is public, and have nothing else that is; of these files it is all that they define, but for what is
@@ -70,35 +69,3 @@ def test_the_package_lists_its_public_names_alone() -> None:
     import sfumato
 
     assert {*dir(sfumato)} == {*sfumato.__all__, "__version__"}
-
-
-def examples(pages: dict[str, str]) -> set[str]:
-    """Return the names that have an example, without what is before the last dot; of classes one in a method will do."""
-    found = set()
-    for entry in shown(pages.values()):
-        if PROMPT in (entry.value.__doc__ or ""):
-            found |= {entry.name.rpartition(".")[2], *([entry.owner.__name__] if entry.owner else [])}
-    return found
-
-
-def lacking(entry: Entry, having: set[str]) -> list[str]:
-    """Return the parameters that a docstring leaves out, and "an example" where it neither has nor names one.
-
-    What nobody calls, as another callable makes it, shows no parameters; its docstring names what makes it.
-    """
-    told = entry.value.__doc__
-    if entry.owner is not None:
-        return reference.undescribed(entry.value, entry.owner) if told else []
-    named = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)", told or "")}
-    made = isinstance(entry.value, type) and named & having
-    example = (
-        PROMPT in (told or "") or made or (isinstance(entry.value, type) and entry.value.__name__ in having)
-    )
-    parameters = [] if isinstance(entry.value, type) else reference.undescribed(entry.value)
-    return [*parameters, *([] if example else ["an example"])]
-
-
-@pytest.mark.long  # it imports Beam and all else
-def test_whoever_calls_it_finds_what_to_give_and_an_example(pages: dict[str, str]) -> None:
-    having = examples(pages)
-    assert not {entry.name: found for entry in shown(pages.values()) if (found := lacking(entry, having))}

@@ -133,17 +133,6 @@ def test_every_source_is_read_in_the_zone_that_is_named(tmp_path, machine):
             assert values(table, "hour(z)") == [local(moment, zone).hour for moment in MOMENTS], name
 
 
-@pytest.mark.long
-def test_stages_are_read_in_the_zone_that_is_named(openers, machine):
-    """What workers of Spark and Beam compute."""
-    opened = openers("stages")(ROWS)
-    zone = "Europe/Berlin"
-    opened._local, opened.timezone = opened._local.in_timezone(zone), zone
-    table = Table(opened, "id").with_columns(id2="id")
-    for text in list(EXPRESSIONS)[::6]:
-        assert values(table, text) == [EXPRESSIONS[text](moment, zone) for moment in MOMENTS], text
-
-
 # One person and one row for each hour, so that the hours that are shown are those of the rows.
 HOURS = pa.table(
     {

@@ -79,18 +79,6 @@ def test_the_cost_is_all_of_epsilon_and_is_listed():
     assert Fraction(told.to_dict()["budget"]["epsilon"]) == release.plan.epsilon
 
 
-@LONG
-def test_shares_are_of_the_epsilon_for_looks():
-    asked = {"m": sf.mean("x", **AUTO), "t": sf.sum("x", lower=0, upper="auto")}
-    release = table(WAGES).bound(rows=1).agg(**asked).release(
-        epsilon=1, auto_share="1/2", unsafe_words=SeededWords(1)
-    )  # fmt: skip
-    rows, totals = release.found
-    assert max(rows.epsilon, totals.epsilon) <= Fraction(1, 4)
-    assert rows.what != totals.what and totals.value[0] == 0
-    assert release.plan.spent == (1, 0) and release.plan.epsilon >= Fraction(1, 2)
-
-
 ODD = {
     "nothing": [],
     "both infinities": [math.inf, -math.inf] * 2_500,

@@ -37,17 +37,6 @@ def by_town(**asked):
     return people().group_by("town", keys=list(range(10))).bound(groups=2, rows=1).agg(**asked)
 
 
-@pytest.mark.long
-@STILL
-def test_sums_of_units_are_clamped_as_sums():
-    found = shifts(people().agg(s=sf.sum("x", lower=0, upper=20)))
-    sums = np.bincount(ID, weights=np.where(MISSING, 0, X))
-    known = np.bincount(ID, weights=~MISSING) > 0
-    exact = np.clip(sums, 0, 20)[known].sum() / np.clip(sums, 0, 40)[known].sum() - 1
-    assert found["s"].shift == pytest.approx(exact, abs=2e-3)
-    assert "lower than without limits and bounds" in str(found["s"])
-
-
 # Of several rows of a person in a town one counts, and of several towns two.
 AGAIN = np.repeat(np.arange(len(ID)), RNG.integers(1, 4, len(ID)))
 WHO, WHERE = ID[AGAIN], TOWN[AGAIN]

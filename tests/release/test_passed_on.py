@@ -103,15 +103,6 @@ def test_nothing_of_rows_that_are_not_shown_goes_along() -> None:
     assert len(data) < 40_000
 
 
-def test_a_release_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = RELEASES["one number"]()
-    monkeypatch.setattr(type(release._engine), "statistics", lambda *_: iter([None]))
-    with pytest.raises(Exception, match="stopped"):
-        release.to_arrow()
-    with pytest.raises(RefusalError, match="cannot be copied"):
-        pickle.dumps(release)
-
-
 # Noisy numbers that are kept: to the last bit, and nothing else.
 
 

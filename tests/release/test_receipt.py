@@ -79,16 +79,6 @@ def test_an_answer_that_was_streamed(ending, tmp_path):
     assert release.to_arrow()["town"].to_pylist() == sorted(["Ulm", "007", "", "NA"])
 
 
-def test_the_order_of_rows_and_columns_and_widths_do_not_matter():
-    release = released()
-    table = release.to_arrow()
-    mixed = table.take([2, 0, 3, 1]).select(["r", "n", "town", "m"])
-    narrow = mixed.set_column(1, "n", mixed["n"].cast(pa.int32())).set_column(
-        2, "town", mixed["town"].dictionary_encode()
-    )
-    assert release.receipt().verify(narrow).ok
-
-
 # What is found, and said.
 
 

@@ -61,13 +61,6 @@ def test_odd_values_clamp_or_have_no_place(lattice):
     assert str(lattice.nearest(-0.0)) != "-0.0"
 
 
-def test_a_round_number_is_shown_as_it_is_written():
-    for bounds in ((0.0, 10.0), (-1000.0, 1e6), (2.0, 3.5)):
-        lattice = Lattice(*bounds)
-        for number in (2.8, 3.0, 2.25, 3.141):
-            assert lattice.decimal(lattice.place(number)) == number
-
-
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (math.nan, 1.0)])
 def test_bounds_that_are_none_are_refused(bounds):
     with pytest.raises(ParameterError):

@@ -17,7 +17,6 @@ from sfumato.noise.k_norm import Cone
 from sfumato.noise.k_norm.sampling import (
     Streams,
     density,
-    gamma,
     half_width_squared,
     lowest,
     share,
@@ -63,15 +62,6 @@ def test_proposals_of_the_share_are_never_too_few(cone):
             value = sum(c * x**j for j, c in enumerate(volume))
             assert 0 < value <= volume[0] * (1 - x / square)
             assert value <= volume[0]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("shape", [2, 200])
-def test_gamma_has_its_law(shape):
-    drawn = [float(gamma(shape, Streams(SeededWords(i)), 0)(128).low) for i in range(n)]
-    assert distance(drawn, stats.gamma(shape).cdf) < threshold
-    if shape < 5:
-        assert distance(drawn, stats.gamma(shape + 1).cdf) > threshold
 
 
 @pytest.mark.long
