@@ -305,3 +305,26 @@ def test_a_column_that_is_not_missing_costs_no_count_of_rows_without_it():
 
     assert expected(visits()) > 1.2 * expected(visits().filter("n >= 0"))
     assert expected(visits().filter("n >= 0")) == expected(visits().with_columns(n="coalesce(n, 0)"))
+
+
+def test_the_explanation_says_what_a_nullable_column_costs_and_what_to_write():
+    def notes(table, **options):
+        asked = table.group_by("town").bound(groups=3, rows=1).agg(
+            rows=sf.count(), n=sf.mean("n", lower=0, upper=30), x=sf.mean("x", lower=0, upper=30)
+        )  # fmt: skip
+        found = asked.plan(epsilon=1, delta=1e-6, **options).explain().to_dict()["notes"]
+        return [note for note in found if "without a value" in note]
+
+    remedy = "If no value is missing, keep rows where n IS NOT NULL AND NOT isnan(x)."
+    assert notes(visits()) == [
+        f"Rows without a value of n, x are counted, which takes 40.0% of the budget. {remedy}"
+    ]
+    assert notes(visits(), noise="laplace") == [
+        f"Rows without a value of n, x are counted, which adds noise. {remedy}"
+    ]
+    assert notes(visits().filter("n IS NOT NULL AND NOT isnan(x)")) == []
+    (derived,) = notes(visits().filter("NOT isnan(x)").with_columns(n="n * 2"))
+    assert derived.endswith("takes 25.0% of the budget. If no value is missing, write coalesce(n * 2, 0).")
+    assert notes(visits().filter("NOT isnan(x)").with_columns(n="coalesce(n * 2, 0)")) == []
+    (floats,) = notes(visits().filter("n > 0").with_columns(x="x * 2"))
+    assert floats == "Rows without a value of x * 2 are counted, which takes 25.0% of the budget."

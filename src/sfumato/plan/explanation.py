@@ -22,7 +22,7 @@ from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.inferred_parameters import sentence
 from sfumato.query.option_names import noise_title
-from sfumato.query.schema import FLOATS, Filter, Schema
+from sfumato.query.schema import FLOATS, Derive, Filter, Schema, spelled
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def _shown(number: str) -> str:
 
 def plan_content(plan: Plan) -> dict[str, Any]:
     """Return the explanation of a plan as plain data."""
-    query, content = plan.query, plan._content
+    query, content, numbers = plan.query, plan._content, _numbers_content(plan)
     selection = content["selection"]
     if plan.selection is not None:
         selection = selection | _selection_content(plan.selection, query.groups, plan.epsilon)
@@ -285,7 +285,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         **_question_content(query, plan.statistics, plan.exact.description),
         **content,
         "selection": selection,
-        "statistics": _numbers_content(plan),
+        "statistics": numbers,
         "outputs": {
             e.name: {
                 "kind": e.kind,
@@ -298,7 +298,7 @@ def plan_content(plan: Plan) -> dict[str, Any]:
             for e in plan.requirements.estimates
         },
         "budget": content["budget"] | {"noise_multiplier": str(plan.multiplier)},
-        "notes": _notes(plan),
+        "notes": [*_notes(plan), *_missing_note(plan, numbers)],
         "bias": plan.bias.describe(),
     }
 
@@ -321,6 +321,32 @@ def _notes(plan: Plan) -> list[str]:
             f"With {noise_title(plan.noise.name)} noise the errors of the outputs are about {compared}."
         )
     return [*found, *plan.noise_notes]
+
+
+def _missing_note(plan: Plan, numbers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the note on what counting rows without a value costs, and what to write where there are none."""
+    shares = {one["name"]: one["share"] for one in numbers}
+    cost = {
+        str(vars(s)["column"]): shares[c.name]
+        for s in plan.requirements.statistics
+        for c in s.coordinates
+        if c.role is Role.NULL_COUNT
+    }
+    derived = {s.name: s.expression for s in plan.query.steps if isinstance(s, Derive)}
+    floats = {column for column in cost if plan.query.schema[column].type_name in FLOATS}
+    kept = [
+        f"NOT isnan({spelled(column)})" if column in floats else f"{spelled(column)} IS NOT NULL"
+        for column in cost
+        if column not in derived
+    ]
+    remedies = [f"keep rows where {' AND '.join(kept)}"] if kept else []
+    remedies += [
+        f"write coalesce({derived[column]}, 0)" for column in cost if column in derived.keys() - floats
+    ]
+    taken = f"takes {min(sum(cost.values()), 1):.1%} of the budget" if any(cost.values()) else "adds noise"
+    named = ", ".join(derived.get(column, spelled(column)) for column in cost)
+    avoided = f" If no value is missing, {' and '.join(remedies)}." if remedies else ""
+    return [f"Rows without a value of {named} are counted, which {taken}.{avoided}"] if cost else []
 
 
 def _times(share: float) -> str:

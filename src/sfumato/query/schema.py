@@ -55,7 +55,7 @@ class Column:
     Args:
         kind: what it holds.
         type_name: the engine's name of the type.
-        missing: whether a row may lack a value (NULL or NaN), as far as the declared types tell.
+        missing: whether a row may lack a value (NULL or NaN), as far as types, catalogs and conditions tell.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> visits = sf.scan(pa.table({"id": [1, 2], "hours": [[0.5, 2.0], [1.0]]}), privacy_unit="id")
