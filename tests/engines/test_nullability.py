@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from sfumato.engines.duckdb.nullability import STRICT
 from sfumato.engines.duckdb.row_steps import column_of
 from sfumato.errors import SfumatoError
 from sfumato.query.schema import FLOATS
+from sfumato.testing import assert_approx_equal
 from tests.support.expressions import AWKWARD, signatures
 
 KINDS = {
@@ -328,3 +330,44 @@ def test_the_explanation_says_what_a_nullable_column_costs_and_what_to_write():
     assert notes(visits().filter("NOT isnan(x)").with_columns(n="coalesce(n * 2, 0)")) == []
     (floats,) = notes(visits().filter("n > 0").with_columns(x="x * 2"))
     assert floats == "Rows without a value of x * 2 are counted, which takes 25.0% of the budget."
+
+
+def test_missing_values_are_replaced_before_bounds_apply():
+    rows = pa.table({
+        "id": range(6), "n": [1, 2, None, 4, None, 30], "x": [1.0, 2.0, None, math.nan, 5.0, 9.0], "b": [True, None, False, None, True, True],
+        "n_or_5": [0] * 6,
+    })  # fmt: skip
+    table = sf.scan(rows, privacy_unit="id").bound(rows=1)
+    aggregates = {
+        "s": sf.sum("n", lower=0, upper=20, missing=5), "m": sf.mean("n", lower=0, upper=20, missing=5),
+        "h": sf.mean("n", lower=0, upper=20, missing="0.5"), "x": sf.mean("x", lower=0, upper=10, missing=0.5),
+        "v": sf.variance("x", lower=0, upper=10, missing=2), "d": sf.stddev("n", lower=0, upper=10, missing=100),
+        "b": sf.mean("b", lower=0, upper=1, missing=0), "w": sf.sum("x", lower=0, upper=10, weight="n", max_weight=2, missing=1),
+        "a": sf.mean("n", lower=0, upper="auto", missing=4), "old": sf.mean("n", lower=0, upper=20),
+    }  # fmt: skip
+    question = table.agg(**aggregates)
+    lost = {name for name, column in question.table.schema.items() if column.missing}
+    assert lost == {"id", "n", "x", "b", "n_or_5"}
+    assert ("_n_or_5", 'coalesce("n", 5)') in [(step.name, step.expression) for step in question.query.steps]
+    assert len(question.query.steps) == 8  # the sum and the mean have one in common
+    expected = dict(
+        s=37, m=37 / 6, h=28 / 6, x=3, v=91 / 12, d=math.sqrt(557 / 36), b=0.5, w=1 + 4 + 2 + 18, old=27 / 4
+    )
+    assert_approx_equal(
+        table.agg(**{n: aggregates[n] for n in expected}).release(epsilon=1e6), [expected], k=23
+    )
+
+
+def test_a_catalog_and_totals_over_time_know_replaced_values():
+    visits = {
+        "source": pa.table({"id": [1, 2], "n": [1, None], "t": [1, 2]}),
+        "privacy_unit": "id",
+        "columns": {"n": {"lower": 0, "upper": 20}},
+    }
+    table = sf.catalog({"tables": {"visits": visits}}).table("visits").bound(rows=1)
+    question = table.agg(s=sf.sum("n", missing=5))
+    assert dict(question.query.aggregates) == {"s": sf.sum("n_or_5", lower=0, upper=20, per="row")}
+    assert "n has no bounds in the question" in question.table.notes[-1]
+    assert sf.cumulative(sf.sum("n", lower=0, upper=1, missing=5), over="t").of == sf.cumulative(
+        sf.sum("n", lower=0, upper=1), over="t"
+    )

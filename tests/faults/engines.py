@@ -140,6 +140,12 @@ FAULTS = [
           "if lost else map(met, (left.schema, right.schema), keys)", "if False else map(met, (left.schema, right.schema), keys)", f"{NULL_TESTS}::test_joins_leave_no_missing_key"),
     Fault("a sum of no values is 0 where values were declared", "transformations/statistics/unit_sum.py",
           "nothing = 0 if self.missing else min(max(0, self.lower), self.upper)", "nothing = 0", "tests/engines/test_neighbours.py::test_nor_where_values_are_missing_that_were_declared_not_to_be"),
+    Fault("NaN is not replaced", "query/aggregates/automatic_bounds.py",
+          'filled = f"CASE WHEN isnan({number}) THEN {value} ELSE {filled} END"', 'filled = f"({filled})"', f"{NULL_TESTS}::test_missing_values_are_replaced_before_bounds_apply"),
+    Fault("replaced values have the name of a column", "api/table.py",
+          "while step not in made and new.casefold() in taken:", "while False:", f"{NULL_TESTS}::test_missing_values_are_replaced_before_bounds_apply"),
+    Fault("the note on missing values is of NULL alone", "plan/explanation.py",
+          'if column in floats else f"{spelled(column)} IS NOT NULL"', 'if column in derived else f"{spelled(column)} IS NOT NULL"', f"{NULL_TESTS}::test_the_explanation_says_what_a_nullable_column_costs_and_what_to_write"),
     # Statistics.
     Fault("NaN counts as a value", "transformations/row_sql.py",
           'return f"NOT isnan({self.number(column)})"', 'return f"{self.number(column)} IS NOT NULL"', f"{DEFINITION}::test_an_engine_computes_the_definition[some-duckdb]"),

@@ -17,7 +17,7 @@ from sfumato.display.cards import Card, Displayed
 from sfumato.errors import ArgumentError, ColumnError, ParameterError, QueryError
 from sfumato.exact import one_of, positive_int, truth_value
 from sfumato.names import SuggestingArguments, foreign_names, not_a_column
-from sfumato.query.aggregates import Aggregate, check_aggregates
+from sfumato.query.aggregates import Aggregate, Filled, Unbounded, check_aggregates
 from sfumato.query.engine_protocol import BroughtKeys, Engine
 from sfumato.query.group_totals import GroupingSets, grouping_sets
 from sfumato.query.option_names import BEYOND_CHOICES, BeyondChoice
@@ -538,7 +538,26 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if unnamed:
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
         check_aggregates(aggregates.items())
-        return Question(self._one_row(aggregates.values()), tuple(aggregates.items()))
+        return Question(*self._one_row(aggregates.values())._filled(aggregates))
+
+    def _filled(self, aggregates: Mapping[str, Aggregate]) -> tuple[Self, tuple[tuple[str, Aggregate], ...]]:
+        """Derive columns in which missing values are replaced; return the table and aggregates of these."""
+        made: dict[Derive, str] = {}
+        found = []
+        for name, asked in aggregates.items():
+            of = asked.of if isinstance(asked, Filled) else asked
+            column = self.schema.get(asked.column) if isinstance(asked, Filled) else None
+            # What is wrong with others is said of the column that they name.
+            if isinstance(asked, Filled) and column and column.kind.numeric and not isinstance(of, Unbounded):
+                step = asked.step(self.schema)
+                new, taken = step.name, {one.casefold() for one in (*self.schema, *made.values())}
+                while step not in made and new.casefold() in taken:
+                    new = f"_{new}"
+                own = {one: one for one in of.columns} | {asked.column: made.setdefault(step, new)}
+                of = of.of_columns(own)
+            found.append((name, of))
+        steps = tuple(replace(step, name=name) for step, name in made.items())
+        return replace(self, _steps=(*self._steps, *steps)), tuple(found)
 
     def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:
         """Take the limit of 1 row, if the table's rows are such that a unit has one in a group."""

@@ -22,7 +22,7 @@ from sfumato.catalogs.declarations import (
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact import as_int
-from sfumato.query.aggregates import Aggregate, Unbounded, check_aggregates
+from sfumato.query.aggregates import Aggregate, Filled, Unbounded, check_aggregates
 from sfumato.query.schema import Derive
 from sfumato.query.tables.combined_tables import (
     MAX_ROWS,
@@ -217,6 +217,8 @@ class DeclaredTable(Table[Released]):
 
     def _bounded(self, name: str, asked: Aggregate) -> Aggregate:
         """Return an aggregate with bounds from the table's declaration, where it has none."""
+        if isinstance(asked, Filled):
+            return replace(asked, of=self._bounded(name, asked.of))
         if not isinstance(asked, Unbounded):
             return asked
         column = asked.column
@@ -263,7 +265,7 @@ class DeclaredTable(Table[Released]):
         domains = self.declared.domains(self.keys) if self.by_domains else None
         if domains is not None:
             found.append(groups_note(self.declared, self.keys, domains))
-        for one in asked:
+        for one in (aggregate.each for aggregate in asked):
             bounds = self.declared.bounds(one.column) if isinstance(one, Unbounded) else None
             if isinstance(one, Unbounded) and bounds is not None:
                 found.append(bounds_note(self.declared, one.column, bounds))

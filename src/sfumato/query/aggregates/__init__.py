@@ -12,7 +12,7 @@ from sfumato.query.aggregates.aggregate import (
     Unbounded,
     checked_bounds,
 )
-from sfumato.query.aggregates.automatic_bounds import LARGEST_MAGNITUDE, Automatic
+from sfumato.query.aggregates.automatic_bounds import LARGEST_MAGNITUDE, Automatic, Filled
 from sfumato.query.aggregates.counting import (
     MAX_VALUES,
     CountDistinct,
@@ -114,6 +114,7 @@ __all__ = [
     "Derived",
     "Difference",
     "Estimate",
+    "Filled",
     "InBins",
     "LinearRegression",
     "Mean",

@@ -18,9 +18,10 @@ from sfumato.query.aggregates.aggregate import (
     column_name,
     is_auto,
     refuse_meant_auto,
+    short,
     spelled_call,
 )
-from sfumato.query.schema import Schema
+from sfumato.query.schema import FLOATS, Derive, Kind, Schema, quoted
 
 # Bounds are no larger: what float64 can still square.
 LARGEST_MAGNITUDE = 10**100
@@ -87,6 +88,46 @@ class Automatic(Aggregate):
         return f"{self.make.__name__} of {written.get(self.column, self.column)}, automatic bounds"
 
 
+@dataclass(frozen=True, repr=False)
+class Filled(Aggregate):
+    """An aggregate of a column in which a number stands in the place of each missing value.
+
+    Args:
+        of: the aggregate.
+        column: the column.
+        missing: the number.
+    """
+
+    of: Aggregate
+    column: str
+    missing: Fraction
+
+    @property
+    def each(self) -> Aggregate:
+        """The aggregate of the values with those that take the place of missing ones."""
+        return self.of
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether the aggregate depends on a limit of rows."""
+        return self.of.needs_rows
+
+    def meaning(self, written: Mapping[str, str]) -> str:
+        """Return what is computed from the values, missing ones replaced."""
+        return f"{self.of.meaning(written)}, missing values as {float(self.missing):g}"
+
+    def step(self, schema: Schema) -> Derive:
+        """Return the step that makes a column without missing values."""
+        column, number = schema[self.column], quoted(self.column)
+        value = str(self.missing) if self.missing.denominator == 1 else repr(float(self.missing))
+        if column.kind is Kind.BOOLEAN:
+            number = f"CAST({number} AS TINYINT)"
+        filled = f"coalesce({number}, {value})"
+        if column.type_name in FLOATS:
+            filled = f"CASE WHEN isnan({number}) THEN {value} ELSE {filled} END"
+        return Derive(f"{self.column}_or_{short(self.missing)}", filled)
+
+
 def with_bounds(
     make: Callable[..., Aggregate],
     column: object,
@@ -94,6 +135,7 @@ def with_bounds(
     magnitudes: object,
     of: Callable[[str, Fraction, Fraction], Aggregate],
     options: Mapping[str, Any] | None = None,
+    missing: Number | None = None,
 ) -> Aggregate:
     """Return an aggregate with given bounds, with automatic ones, or without, as its function was called.
 
@@ -104,12 +146,16 @@ def with_bounds(
         magnitudes: between which the sizes of bounds are, that are to be found.
         of: makes the aggregate of a column with exact bounds.
         options: what else the function was given.
+        missing: what stands in the place of a missing value; None where these are left out.
     Raises:
         QueryError: one bound is missing, or there are magnitudes beside bounds that are given.
         ParameterError: a bound, or `magnitudes`, is not admissible.
     """
     lower, upper = bounds
     name, given = column_name(make.__name__, column), tuple((options or {}).items())
+    if missing is not None:
+        value = as_fraction(missing, f"{make.__name__}({shown(name)}) missing")
+        return Filled(with_bounds(make, name, bounds, magnitudes, of, options), name, value)
     if lower is None and upper is None:
         return Unbounded(make, name, given)
     if is_auto(lower) or is_auto(upper):

@@ -15,7 +15,7 @@ from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, aggregate_function, column_name
-from sfumato.query.aggregates.automatic_bounds import Automatic
+from sfumato.query.aggregates.automatic_bounds import Automatic, Filled
 from sfumato.query.aggregates.counting import CountPrivacyUnits, CountRows
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MAX_UNITS, Estimate
 from sfumato.query.aggregates.sum_mean_variance import Sum
@@ -119,6 +119,8 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
         differentially private continual observation". Proofs: docs/proofs/series_gaussian.md, and with a
         delta of 0 docs/proofs/tree_laplace.md.
     """
+    if isinstance(of, Filled):
+        return Filled(cumulative(of.of, over=over), of.column, of.missing)
     if isinstance(of, Unbounded):
         raise of.refusal()
     if isinstance(of, Automatic):

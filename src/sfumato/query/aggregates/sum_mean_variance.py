@@ -204,6 +204,7 @@ def sum(
     weight: str | None = None,
     max_weight: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
+    missing: Number | None = None,
 ) -> Aggregate:
     """Add up a column.
 
@@ -220,6 +221,8 @@ def sum(
         max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
         magnitudes: of bounds that are found, the smallest and the largest size that values may have, such as
             (1, 10**6): what is known beforehand, and not read from the data. Larger ones are clamped.
+        missing: a number that takes the place of NULL and NaN, before bounds apply. Without it, rows without
+            a value do not count here.
     Returns:
         What `agg` takes: the sum, in the column's unit.
     Raises:
@@ -246,6 +249,7 @@ def sum(
         magnitudes,
         lambda name, low, high: weighted(Sum(name, low, high, own), weights),
         options,
+        missing,
     )
 
 
@@ -277,6 +281,7 @@ def mean(
     weight: str | None = None,
     max_weight: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
+    missing: Number | None = None,
 ) -> Aggregate:
     """Average a column whose rows are clamped to [lower, upper].
 
@@ -285,7 +290,7 @@ def mean(
         lower, upper: bounds of each row, in the column's unit.
         weight, max_weight: as of `sum`: then the mean of the population is estimated, the sum of values times
             weights over that of the weights.
-        magnitudes: as of `sum`.
+        magnitudes, missing: as of `sum`.
     Returns:
         What `agg` takes: the mean, in the column's unit, within the bounds.
     Raises:
@@ -300,7 +305,7 @@ def mean(
     weights = weights_of("mean", weight, max_weight)
     options = {} if weights is None else {"weight": weight, "max_weight": max_weight}
     return with_bounds(
-        mean, column, (lower, upper), magnitudes, lambda *of: weighted(Mean(*of), weights), options
+        mean, column, (lower, upper), magnitudes, lambda *of: weighted(Mean(*of), weights), options, missing
     )
 
 
@@ -358,6 +363,7 @@ def variance(
     lower: Number | None = None,
     upper: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
+    missing: Number | None = None,
 ) -> Aggregate:
     """Return the population variance of a column whose rows are clamped to [lower, upper].
 
@@ -366,6 +372,7 @@ def variance(
         lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
             for one or both, a release finds them for a share of its budget (docs/choosing.md).
         magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+        missing: as of `sum`.
     Raises:
         QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
             bounds that are not found.
@@ -376,7 +383,7 @@ def variance(
     >>> variance("docvis", lower=0, upper=60)
     Variance(column='docvis', lower=0, upper=60)
     """
-    return with_bounds(variance, column, (lower, upper), magnitudes, Variance)
+    return with_bounds(variance, column, (lower, upper), magnitudes, Variance, missing=missing)
 
 
 @aggregate_function("STDDEV", "STDDEV_POP", "ANON_STDDEV_POP")
@@ -386,6 +393,7 @@ def stddev(
     lower: Number | None = None,
     upper: Number | None = None,
     magnitudes: tuple[Number, Number] | None = None,
+    missing: Number | None = None,
 ) -> Aggregate:
     """Return the population standard deviation of a column whose rows are clamped to [lower, upper].
 
@@ -394,6 +402,7 @@ def stddev(
         lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
             for one or both, a release finds them for a share of its budget (docs/choosing.md).
         magnitudes: of bounds that are found, the smallest and the largest size that values may have.
+        missing: as of `sum`.
     Raises:
         QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
             bounds that are not found.
@@ -403,7 +412,7 @@ def stddev(
     >>> stddev("docvis", lower=0, upper=60)
     StandardDeviation(column='docvis', lower=0, upper=60)
     """
-    return with_bounds(stddev, column, (lower, upper), magnitudes, StandardDeviation)
+    return with_bounds(stddev, column, (lower, upper), magnitudes, StandardDeviation, missing=missing)
 
 
 @dataclass(frozen=True)
