@@ -8,8 +8,6 @@ import re
 import runpy
 import shlex
 import shutil
-import sqlite3
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -209,17 +207,3 @@ def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(visits, owner):
 
 
 # The journal.
-
-
-def test_the_journal_is_verified_with_a_head_that_was_kept(ledger, owner):
-    ledger.budget("hospital", "ann").spend("1/4")
-    first = owner("journal", "verify")
-    head = first.splitlines()[-1].removeprefix("head ")
-    assert "is whole: 3 lines" in first and "Not compared with an earlier head" in first
-    assert head == ledger.journal.head
-    ledger.budget("hospital", "ann").spend("1/2")
-    told = owner("journal", "verify", "--head", head)
-    assert "is whole: 4 lines" in told and "Not compared" not in told and "stay spent: " in told
-    with closing(sqlite3.connect("budget.db")) as changed, changed:
-        changed.execute("UPDATE sfumato_journal SET content = replace(content, 'ann', 'bob') WHERE id = 3")
-    assert "- line 3 is not what was written" in owner("journal", "verify", "--head", head, code=1)

@@ -10,10 +10,8 @@ import random
 from collections.abc import Callable
 
 import duckdb
-import pyarrow as pa
 import pytest
 
-import sfumato as sf
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
 from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
@@ -148,17 +146,3 @@ def test_sums_of_a_unit_s_rows(over):
                 ((found, type_name),) = connection.execute(text).fetchall()
             assert found == result if name == "sum" or not there else found == pytest.approx(result)
             assert type_name == one.type_name == {"sum": "HUGEINT", "avg": "DOUBLE"}[name]
-
-
-def test_a_union_of_two_types_of_whole_numbers_holds_both():
-    """A column that an operator widened, beside one that it did not: narrow and wide, signed and not."""
-    rows = pa.table(
-        {"id": [1, 2], "k": pa.array([2**63 - 1, 5], pa.int64()), "u": pa.array([0, 2**64 - 1], pa.uint64())}
-    )
-    table = sf.scan(rows, privacy_unit="id")
-    both = table.union(table.with_columns(k="k + 1", u="u % 7"))
-    assert {name: both.schema[name].type_name for name in ("k", "u")} == {"k": "HUGEINT", "u": "HUGEINT"}
-    question = both.group_by("k", "u").bound(groups=4, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
-    found = [row for batch in both._engine.statistics(question.exact, 9) for row in batch.to_pylist()]
-    expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
-    assert {(int(row["k"]), int(row["u"])) for row in found} == expected

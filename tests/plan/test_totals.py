@@ -13,7 +13,6 @@ from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
 from sfumato.framework import LevelsDistance
 from sfumato.noise import SeededWords
-from sfumato.testing import noise_free
 from sfumato.transformations import Count, Moments, ValueGrid, per_group
 
 KEYS = [(region, town) for region in "BAC" for town in (1, None, 2)]
@@ -29,7 +28,6 @@ TABLE = pa.table(
 PEOPLE = sf.scan(TABLE, privacy_unit="id")
 BUDGET = {"epsilon": 1, "delta": "1/1000000"}
 COUNT = {"n": sf.count()}
-SUMS = {"m": sf.mean("x", lower=0, upper=2), "s": sf.sum("k", lower=0, upper=4, per="row")}
 
 
 def asked(groups=2, rows=1, sets=(), cube=False, integer=False, keys=KEYS, **aggregates):
@@ -39,24 +37,6 @@ def asked(groups=2, rows=1, sets=(), cube=False, integer=False, keys=KEYS, **agg
 
 
 # What is shown.
-
-
-def test_rows_of_a_rollup():
-    with noise_free():
-        shown = asked(groups=9, rows=4, **COUNT, **SUMS).release(**BUDGET).to_arrow().to_pylist()
-    cells = [r for r in shown if r["grouping"] == 0]
-    assert [(r["region"], r["town"]) for r in cells] == [(g, t) for g in "ABC" for t in (1, 2, None)]
-    for grouping, count in ((1, 3), (3, 1)):
-        totals = [r for r in shown if r["grouping"] == grouping]
-        assert len(totals) == count
-        for r in totals:
-            of = [c for c in cells if r["region"] in (None, c["region"])]
-            assert (
-                r["town"] is None and r["n"] == sum(c["n"] for c in of) and r["s"] == sum(c["s"] for c in of)
-            )
-            mean = sum(c["m"] * c["n"] for c in of) / r["n"]
-            assert r["m"] == pytest.approx(mean, abs=1e-6)
-    assert shown[-1]["n"] == 36 and len(shown) == 13
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")

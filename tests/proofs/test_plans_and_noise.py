@@ -16,7 +16,6 @@ from sfumato.budget.calibration import ROOM
 from sfumato.budget.closed_forms import joined_delta
 from sfumato.engines.worker_noise import digest
 from sfumato.engines.worker_secret import EnvironmentSecret
-from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords
 from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
 
@@ -80,16 +79,6 @@ def test_the_divergence_of_a_whole_release_is_what_the_page_says(noise):
     assert max(forth, back) <= float(plan.delta) * (1 + 1e-9)
     # And none of it can be left out: the threshold alone is a good part of what is charged.
     assert forth >= lone > float(plan.selection.delta_per_group) / 20
-
-
-def test_truncated_geometric_selection_is_charged_beside_the_noise():
-    plan = plan_of("laplace", "truncated_geometric", groups=3)
-    rule = plan.selection
-    assert isinstance(rule, TruncatedGeometric)
-    (selected,) = plan.loss.approximate
-    assert selected == (rule.epsilon, rule.delta, 3)
-    assert plan.loss.additive_delta == 0
-    assert plan.loss.delta(plan.epsilon) <= plan.delta
 
 
 # Noise along a walk.

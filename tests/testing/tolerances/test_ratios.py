@@ -271,25 +271,6 @@ def test_the_rule_of_2020_covers_whole_steps():
 # Noise in whole steps.
 
 
-def test_rounded_mean_term_by_term():
-    """Whole-number noise, against a plain double sum."""
-    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step=1)
-    r = np.arange(-120, 121)
-    a, b = (np.asarray(law.rounded_pmf(r)) for law in (g["sum_noise"], g["count_noise"]))
-    apart = np.abs((30 + r[:, None]) / np.maximum(1, 12 + r[None, :]) - 2.5)
-    for t in (0.25, 1, 2.2, 7):
-        brute = float((np.outer(a, b) * (apart > t)).sum())
-        # Ties count as failures: none among these but where the grid meets t exactly.
-        ties = float((np.outer(a, b) * (np.abs(apart - t) < 1e-8)).sum())
-        assert brute - 1e-12 <= mean_failure_probability(t, **g) <= brute + ties + 1e-12
-    for k in (1, 2, 3):
-        t = mean_tolerance(k, **g, rule="exact")
-        assert t <= mean_tolerance(k, **g) and t.failure <= 10.0**-k
-        assert float((np.outer(a, b) * (apart > t)).sum()) <= 10.0**-k
-        near = complementary_mean_tolerance(k, **g)
-        assert float((np.outer(a, b) * (apart < near - 1e-9)).sum()) <= 10.0**-k
-
-
 @pytest.mark.parametrize(("t", "step"), [("1/2", 1), pytest.param("1/3", "1/3", marks=LONG)])
 def test_the_error_of_a_rounded_mean_covers_near_ties(t, step):
     """Means that lie exactly t away: counted as failures, and nothing in the error told of it."""
