@@ -129,6 +129,13 @@ def test_discrete_noise_was_rejected_as_rounded_noise():
     assert "wide" in fails(assert_noisy, rounded, [0] * 10_000, law=DiscreteLaplace("1/2"), k=K)
 
 
+def test_noise_that_a_law_never_gives_fails():
+    coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
+    values = [1, -1, 0] * 100
+    assert "is 2, which" in fails(assert_noisy, [*values[:4], 2, *values[5:]], [0] * 300, law=coin, k=K)
+    assert "never gives" in fails(assert_noisy, [0.5, *values], [0] * 301, law=DiscreteLaplace(2), k=K)
+
+
 def test_a_check_that_cannot_fail_is_refused():
     for call in (
         lambda: assert_noisy(6, 5, tolerance=0.0, k=K),

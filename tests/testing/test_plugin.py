@@ -10,10 +10,14 @@ import sys
 import textwrap
 
 import numpy as np  # noqa: F401 - loaded once for all tests that run inside
+import pyarrow as pa
 import pytest
 
+import sfumato as sf
+from sfumato.errors import ParameterError
+from sfumato.testing import assert_approx_equal, noise_free, recording
 from sfumato.testing.assertions.noise_assertions import assert_noisy  # noqa: F401
-from sfumato.testing.flakiness import Account
+from sfumato.testing.flakiness import Account, charge, checked_k, log10_sum, running
 
 pytest_plugins = ["pytester"]
 
@@ -57,6 +61,42 @@ def test_shares_never_add_up_to_more_than_the_whole():
     shares = [10 ** -account.share() for _ in range(2000)]
     assert sum(shares) <= 1e-6 and shares[:3] == pytest.approx([1e-6 / 2, 1e-6 / 6, 1e-6 / 12])
     assert account.log10_spent <= -6
+
+
+def test_declared_and_shared_together():
+    account = Account("t", k=6)
+    assert account.charge(7) == 7.0 and account.left == pytest.approx(0.9)
+    for _ in range(500):
+        account.charge()
+    assert account.left > 0 and account.log10_spent <= -6
+    with pytest.raises(ParameterError, match="one assertion may take no more"):
+        account.charge(6)
+    with pytest.raises(ParameterError, match="before the first assertion"):
+        account(k=3)
+    whole = Account("t", k=23)
+    whole.charge(23)
+    assert whole.left == pytest.approx(0, abs=1e-9)
+    with pytest.raises(ParameterError):
+        whole.charge(24)
+
+
+def test_a_planned_number_is_held():
+    account = Account("t", k=6)(k=6, assertions=3)
+    assert [account.charge() for _ in range(3)] == pytest.approx([6 + math.log10(3)] * 3)
+    assert account.log10_spent <= -6 + 1e-9
+    with pytest.raises(ParameterError, match="assertions is 3"):
+        account.charge()
+
+
+def test_small_numbers():
+    assert log10_sum(-400, -400) == pytest.approx(-400 + math.log10(2))
+    assert log10_sum(-math.inf, -3) == -3 and log10_sum(0, -5000) == 0
+    for k in (0, math.nan, math.inf, "a", None, True):
+        with pytest.raises(ParameterError, match="^k is"):
+            checked_k(k)
+    with running(Account("t")), pytest.raises(ParameterError, match="pass k=23"):
+        charge()
+    assert_approx_equal(1, 1, tolerance=0, k=3000)
 
 
 # Tests and runs.
@@ -214,6 +254,33 @@ def test_fixtures(run):
         """
     )
     result.assert_outcomes(passed=5)
+
+
+def test_noise_free_selection_shows_what_is_more_likely_shown():
+    counts = {i: i for i in range(1, 120)}
+    table = pa.table({"id": range(sum(counts)), "g": [g for g, n in counts.items() for _ in range(n)]})
+    question = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1).agg(u=sf.count_units())
+    for selection in ("truncated_geometric", "laplace", "gaussian"):
+        with noise_free():
+            release = question.release(epsilon=1, delta="1e-6", group_selection=selection)
+        threshold = release.plan.selection.expected_threshold
+        assert release.to_arrow()["g"].to_pylist() == list(range(threshold, 120))
+
+
+@pytest.mark.noise_cannot_matter("what is compared has none")
+@pytest.mark.parametrize("keys", [[1, 2], None], ids=["public", "private"])
+def test_k_norm_noise_is_left_out_and_the_truth_is_told(keys):
+    table = pa.table({"id": range(80), "g": [1, 2] * 40, "x": [3.0] * 80})
+    grouped = sf.scan(table, privacy_unit="id").group_by("g", keys=keys)
+    question = grouped.bound(groups=1 if keys is None else 2, rows=2).agg(
+        n=sf.count(), u=sf.count_units(), s=sf.sum("x", lower=0, upper=10, per="row")
+    )
+    options = {"epsilon": 2, "delta": 1e-6, "noise": "k_norm"}
+    truth = {"g": [1, 2], "n": [40, 40], "u": [40, 40], "s": [120.0, 120.0]}
+    with noise_free():
+        assert question.release(**options).to_arrow().to_pydict() == truth
+    with recording() as recorder:
+        assert recorder[question.release(**options)].truth.to_pydict() == truth
 
 
 REFUSED = """

@@ -91,6 +91,15 @@ def test_noise_is_there():
         assert_noisy(asked.release(epsilon=1, counts=False), many)
 
 
+@pytest.mark.parametrize("keys", [None, "public"])
+def test_without_noise_the_largest_are_shown_in_order(keys):
+    with noise_free():
+        release = question(k=5, keys=keys).release(epsilon=0.5, delta=1e-6)
+    shown = release.to_arrow()
+    assert shown["key"].to_pylist() == ([*SIZES] if keys else ["a", "b", "c"])
+    assert shown["units"].to_pylist() == [SIZES[key] for key in shown["key"].to_pylist()]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("keys, epsilon", [(None, 1), ("public", 8)])
 def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):
@@ -109,3 +118,15 @@ def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):
         each = 1 + math.log10(8)  # four draws and four numbers
         failed += bool(judged.unlikely(each) or judged.off(each))
     assert failed <= 20
+
+
+def test_a_draw_and_its_number_share_the_flakiness():
+    rows = pa.table({"id": range(9), "key": ["a"] * 9})
+    asked = sf.scan(rows, privacy_unit="id").top("key", k=1, keys=["a"])
+    release = asked.release(epsilon="0.001", unsafe_words=seeded())
+    shown, law = release.to_arrow()["units"][0].as_py(), release.plan.measurement.law
+    reach = law.rounded_tolerance(K + math.log10(2))
+    assert reach > law.rounded_tolerance(K) + 9
+    assert_approx_equal(release, {"a": shown + reach}, k=K)
+    with pytest.raises(AssertionError, match="off"):
+        assert_approx_equal(release, {"a": shown + reach + 1}, k=K)

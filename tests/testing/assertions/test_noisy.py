@@ -6,11 +6,13 @@ import math
 from fractions import Fraction
 from itertools import product
 
+import mpmath
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 from scipy.optimize import bisect
 
 import sfumato as sf
@@ -19,7 +21,7 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.released_values import ReleasedCells
 from sfumato.testing.flakiness import Account, running
-from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation
+from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many
 from tests.support.changed_plans import scaled, without_certificate
 
 K = 23
@@ -93,6 +95,27 @@ def test_tolerances_by_group_by_output_and_by_k():
         assert_approx_equal({"a": 1, "b": 1}, {"a": 1, "b": 1}, tolerance={"a": 1})
 
 
+MISMATCHES = [
+    ([1, 2, 3], [1, 2], "expected a array of shape"),
+    (np.zeros((2, 3)), np.zeros((3, 2)), "shape"),
+    (1.0, [1.0], "actual is a number"),
+    ([1.0], {"a": 1.0}, "expected a mapping"),
+    ({"a": {"n": 1}}, {"a": {"m": 1}}, "expected has m, which actual lacks"),
+    ({"a": {"n": 1}, "b": {"m": 1}}, {"a": {"n": 1}, "b": {"n": 1}}, "actual has no n for 'b'"),
+    ([{"g": 1, "n": 2}, {"g": 1, "n": 2}], {1: {"n": 2}}, "actual has groups twice: 1"),
+    ({"a": math.nan}, {"a": 1.0}, "'a': nan, which no tolerance admits"),
+    ({"a": None}, {"a": 1.0}, "'a': missing, which no tolerance admits"),
+    ({"a": 1}, {}, "extra"),
+]
+
+
+@pytest.mark.parametrize("actual, expected, said", MISMATCHES)
+def test_what_does_not_match_fails(actual, expected, said):
+    for call in (assert_approx_equal, assert_noisy):
+        text = text_of(call, actual, expected, tolerance=1, keys=["g"])
+        assert said.replace("expected", "raw" if call is assert_noisy else "expected") in text
+
+
 # What a message says.
 
 
@@ -162,6 +185,16 @@ def test_each_check_of_a_spread_has_its_part():
     assert_noisy(sides, np.zeros(n), law=Laplace(1), k=9.5)
 
 
+def test_outputs_of_a_group_share_its_flakiness():
+    table = sf.scan(pa.table({"id": range(9)}), privacy_unit="id")
+    release = released(table.bound(rows=1).agg(n=sf.count(), u=sf.count_units()), epsilon="0.001")
+    shown, law = release.to_arrow().to_pylist()[0], release.plan.laws["units"]
+    reach = law.rounded_tolerance(K + math.log10(2))
+    assert reach > law.rounded_tolerance(K) + 9
+    assert_approx_equal(release, shown | {"u": shown["u"] + reach}, k=K)
+    text_of(assert_approx_equal, release, shown | {"u": shown["u"] + reach + 1}, k=K)
+
+
 # Must fail: 10^-9 of missing the defect at these numbers of values.
 
 
@@ -196,6 +229,19 @@ def test_wrong_noise_must_fail(kind, rounded):
 def test_one_value_without_noise_fails_where_noise_is_real():
     for how in (dict(law=Laplace(2)), dict(tolerance=lambda k: Laplace(2).complementary_tolerance(k))):
         assert "missing" in text_of(assert_noisy, 5.0, 5.0, **how, k=K)
+
+
+def test_bounds_of_many():
+    assert log10_gamma_deviation(1, 0) == -math.inf and log10_gamma_deviation(5, 5) == 0
+    with mpmath.workdps(30):
+        for shape, total in ((10, 4), (10, 25), (0.5, 0.01), (1000, 1200)):
+            tail = mpmath.gammainc(shape, 0, total, regularized=True)
+            true = float(mpmath.log10(tail if total < shape else 1 - tail))
+            assert true <= log10_gamma_deviation(shape, total) <= max(0.7 * true, true + 1.5)
+    for successes, tries, p in ((3, 3, 0.5), (60, 100, 0.3), (9, 1000, 1e-3)):
+        true = math.log10(stats.binom.sf(successes - 1, tries, p))
+        assert true - 1e-9 <= log10_many(successes, tries, p) <= 0.7 * true
+    assert log10_many(1, 100, 0.5) == 0 and log10_many(1, 100, 0.0) == -math.inf
 
 
 # Releases.
@@ -280,6 +326,31 @@ def tampered(question, factor: float, **options):
     release.to_arrow()
     release.plan = plan
     return release
+
+
+@LONG
+@pytest.mark.parametrize(("noise", "groups"), [("laplace", 1000), ("gaussian", 500)])
+def test_releases_with_wrong_noise_must_fail(noise, groups):
+    question = asked(people(groups, 60), groups)
+    truth = truth_of(question, noise=noise)
+    assert_noisy(tampered(question, 1.0, noise=noise), truth, k=K)
+    assert "too narrow" in text_of(assert_noisy, tampered(question, 0.7, noise=noise), truth, k=K)
+    assert "too wide" in text_of(assert_noisy, tampered(question, 1.4, noise=noise), truth, k=K)
+    assert "off" in text_of(assert_approx_equal, tampered(question, 100.0, noise=noise), truth, k=K)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "k_norm", pytest.param("gaussian", marks=LONG)])
+def test_a_swapped_group_must_fail(noise):
+    """Each output by itself tells two groups apart that were exchanged."""
+    side = [i % 4 == 0 for i in range(4000)]
+    table = pa.table({"id": range(4000), "g": [0 if s else 1 for s in side], "x": [9.0 - (i % 2) if s else i % 9 - 5.0 for i, s in enumerate(side)],
+                      "n": [3 if s else 4 for s in side]})  # fmt: skip
+    question, options = asked(sf.scan(table, privacy_unit="id"), 2), {"noise": noise, "epsilon": 20}
+    release, (a, b) = released(question, **options), truth_of(question, **options).to_pylist()
+    for o in "nucsrmvd":
+        assert_approx_equal(release, {0: {o: a[o]}, 1: {o: b[o]}}, k=K, columns=[o])
+        text = text_of(assert_approx_equal, release, {0: {o: b[o]}, 1: {o: a[o]}}, k=K, columns=[o])
+        assert "2 of 2 values are off" in text and "tolerances" in text and "probability at most" in text
 
 
 @pytest.mark.parametrize("selection", ["truncated_geometric", "laplace", "gaussian"])

@@ -90,6 +90,51 @@ def test_no_noise_within_reach_leaves_the_interval(leaves, rank, t, deviation, s
         assert low <= found <= high, levels
 
 
+@LONG
+def test_ties_that_floats_decide():
+    """A rank of j/n beside j of n rows: the walk's floats may land on either side of the gap."""
+    sides = set()
+    for n in range(2, 50):
+        for j in range(1, n):
+            walk = Walk(counts_of({0: j, LEAVES - 1: n - j}), Gaussian("0.1"), j / n, 0.0, 1.0)
+            low, high = walk.ends(0)
+            assert low <= walk.without_noise <= high
+            sides.add((Fraction(j / n) < Fraction(j, n), walk.without_noise > 0.5))
+    assert len(sides) >= 3
+
+
+@LONG
+@pytest.mark.parametrize("deviation", [1, 40, 150, 600])
+def test_children_that_may_look_empty(deviation):
+    """The first child with rows is where rank 0 is, and a small one may be dropped beside a large one."""
+    for small, t in itertools.product((5, 30, 60, 130, 310, 700, 800), (4, 20, 60)):
+        walk = Walk(counts_of({0: small, LEAVES - 1: 100_000}), Gaussian(deviation), 0.0, 0.0, 1.0)
+        low, high = walk.ends(t)
+        tried = list(itertools.product(range(-t, t + 1), (-t, t)))
+        found = walked(walk, [[[noise] + [-t] * 14 + [others]] * 4 for noise, others in tried])
+        assert (low <= found).all() and (found <= high).all(), (small, t, found)
+
+
+def test_ends_by_hand():
+    """Three quarters of the rows are in leaf 0, the others in the last; ten rows of noise each way."""
+    walk = Walk(counts_of({0: 75 * STEP, LEAVES - 1: 25 * STEP}), Gaussian(1), 0.5, 0.0, float(LEAVES))
+    low, high = walk.ends(10 * STEP)
+    # At the least, 85 rows in child 0 and 15 behind it: half of 100 is at 50/85 of it, and nothing in it
+    # is left of its child 0. At the most, 65 rows in child 0 and 65 in children 12 to 15: a tie, and child 12,
+    # which may hold its rows in its last leaf.
+    assert low == pytest.approx(50 / 85) and high == pytest.approx(13 * LEAVES / 16 - 1)
+    # With noise of all rows, and with none.
+    low, high = walk.ends(100 * STEP)
+    assert low == pytest.approx(0.5) and high == pytest.approx(LEAVES - 0.5)
+    assert walk.ends(0) == (pytest.approx(walk.without_noise), pytest.approx(walk.without_noise))
+    # A rank between the two: both sides of the gap, however little the noise.
+    gap = Walk(walk.counts, walk.law, 0.75, 0.0, float(LEAVES))
+    assert gap.ends(0) == (pytest.approx(1.0), pytest.approx(LEAVES - 1))
+    # No rows and no noise: the rank itself.
+    empty = Walk(counts_of({}), Gaussian(1), 0.25, 0.0, 8.0)
+    assert empty.ends(0) == (pytest.approx(2.0), pytest.approx(2.0)) and empty.without_noise == 2.0
+
+
 # Releases.
 
 
@@ -215,6 +260,28 @@ def test_honest_releases_pass_and_wrong_ones_fail(bars):
     assert "x_" in text and "probability at most" in text
     swapped = truth.set_column(0, "g", pa.array([1, 0]))
     assert "4 of 6 values are off" in text_of(assert_approx_equal, chosen_release(question), swapped, k=9)
+
+
+@LONG
+def test_values_and_mistaken_bounds():
+    question = asked_to_choose()
+    ids = np.arange(4000)
+    values = {g: {"x_50": (ids * 37 % 60 + 20.0 * g)[ids % 2 == g].tolist()} for g in (0, 1)}
+    assert_approx_equal(chosen_release(question), values, k=9, columns=["x_50"])
+    halves = {g: {"x_50": [v / 2 for v in row["x_50"]]} for g, row in values.items()}
+    text = text_of(assert_approx_equal, chosen_release(question), halves, k=9, columns=["x_50"])
+    assert "2 of 2 values are off" in text
+    with pytest.raises(AssertionError, match="clamp the values"):
+        assert_approx_equal(chosen_release(asked_to_choose(upper=50)), values, k=9, columns=["x_50"])
+    for bad in (["a"], [{"leaf": 1}], "x", [{"leaf": None, "weight": 1}]):
+        with pytest.raises(ParameterError):
+            assert_approx_equal(chosen_release(question), {0: {"x_50": bad}}, k=9, columns=["x_50"])
+    with pytest.raises(RefusalError, match="x_50 is a quantile"):
+        assert_approx_equal(
+            chosen_release(question), {0: {"x_50": 30.0}, 1: {"x_50": 50.0}}, k=9, columns=["x_50"]
+        )
+    with pytest.raises(RefusalError, match="^2 values cannot show"):  # the counts beside the quantiles
+        assert_noisy(chosen_release(question, epsilon=1), truth_of(question), k=0.5)
 
 
 @pytest.mark.parametrize("rows", [0, 7])

@@ -1,5 +1,6 @@
 """Assertions of releases whose noise is drawn together: what must pass passes as often as stated, and defects fail."""
 
+import math
 from fractions import Fraction as F
 
 import numpy as np
@@ -11,6 +12,7 @@ from sfumato.errors import RefusalError
 from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.testing import assert_approx_equal, assert_noisy, noise_free, recording
+from sfumato.testing.assertions.released_values import ReleasedCells
 from tests.support.changed_plans import scaled, without_certificate
 
 from .test_noisy import text_of
@@ -89,6 +91,35 @@ def test_honest_releases_pass_and_wrong_ones_fail(kind):
     assert "noise is" in text_of(assert_noisy, plain, truth, k=K)
 
 
+@pytest.mark.parametrize("kind", ["joint", pytest.param("of each group", marks=LONG)])
+def test_noise_that_is_missing_in_half_of_the_groups(kind, monkeypatch):
+    question = asked(kind)
+    truth, known = truth_of(question), KINDS[kind][-1]
+    right = known.rounded
+
+    def half(self, *given):
+        noise = right(self, *given)
+        noise[:, : noise.shape[1] // 2] = 0
+        return noise
+
+    monkeypatch.setattr(known, "rounded", half)
+    text = text_of(assert_noisy, released(question), truth, k=4)
+    assert "missing" in text or "too narrow" in text
+
+
+@pytest.mark.parametrize("output, wide", [("n", True), pytest.param("m", False, marks=LONG)])
+def test_what_some_outputs_alone_show(output, wide):
+    """Of a mean alone the count's noise is not known: it may be in part of the sum's, so nothing is too wide."""
+    question = asked("joint")
+    truth = truth_of(question).select(["g", output])
+    assert_noisy(released(question), truth, k=4, columns=[output])
+    assert "too narrow" in text_of(assert_noisy, released(question, factor=0.1), truth, k=4, columns=[output])
+    if wide:
+        assert "too wide" in text_of(assert_noisy, released(question, factor=3), truth, k=4, columns=[output])
+    else:
+        assert_noisy(released(question, factor=3), truth, k=4, columns=[output])
+
+
 @LONG
 @pytest.mark.parametrize("kind", KINDS)
 def test_assertions_fail_no_more_often_than_stated(kind):
@@ -104,6 +135,26 @@ def test_assertions_fail_no_more_often_than_stated(kind):
             except AssertionError:
                 failed[check] += 1
     assert all(times <= 16 for times in failed.values()), failed
+
+
+def test_private_groups():
+    """A large group that is missing fails, a small one may be missing; the rule's chance is that of its draws."""
+    counts = {"large": 500, "small": 4}
+    table = pa.table({"id": range(504), "g": [g for g, n in counts.items() for _ in range(n)]})
+    people = sf.scan(table, privacy_unit="id").group_by("g").bound(groups=1)
+    question = people.agg(u=sf.count_units(), m=sf.sum("id", lower=0, upper=10))
+    release = released(question, epsilon=0.5)
+    assert release.to_arrow()["g"].to_pylist() == ["large"]
+    expected = {g: {"u": n} for g, n in counts.items()}
+    assert_approx_equal(release, expected, k=K, columns=["u"])
+    text = text_of(assert_approx_equal, release, expected | {"other": {"u": 500}}, k=K, columns=["u"])
+    assert "missing, in expected alone: 'other'" in text
+    cells, drawn = ReleasedCells(release), release.plan.measurement.noise.rounded(4000, SeededWords(1))[0]
+    least = release.plan.selection.tau
+    for units in (least - 4, least, least + 4):
+        misses = (units + drawn < least).mean()
+        found = cells.log10_missing(("x",), {"u": float(units)})
+        assert found == 0 if units < least else abs(10**found - misses) < 5 * math.sqrt(0.25 / 4000)
 
 
 def test_groups_that_may_be_missing_are_not_judged():

@@ -145,6 +145,13 @@ def test_decades():
 
 
 @pytest.mark.parametrize(
+    ("t", "whole"), [(0, 0), (0.4, 0), (0.5, 0), (0.6, 1), (1.1, 1), (2.6, 3), ("2.5", 2)]
+)
+def test_whole_numbers(t, whole):
+    assert integer_tolerance(t) == whole
+
+
+@pytest.mark.parametrize(
     "law", [Laplace(0.02), Laplace(3), Laplace("1e6"), Gaussian(0.3), Gaussian(2), Gaussian(1e9)]
 )
 def test_nearest_whole_number_is_the_exact_tolerance_of_rounded_noise(law):

@@ -8,6 +8,8 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy import special
 
 from sfumato.errors import ParameterError
@@ -21,6 +23,9 @@ from sfumato.testing import (
     variance_failure_probability,
     variance_tolerance,
 )
+from sfumato.testing.tolerances import mean_tolerances as means
+from sfumato.testing.tolerances import variance_tolerances as variances
+from sfumato.testing.tolerances.log_integrals import whole_rule
 
 DRAWS = 500_000
 GRID = 2**30  # steps of the fine grid in one unit of noise
@@ -200,6 +205,14 @@ def test_mean_against_mpmath(k, rounded):
             assert truth <= mpmath.mpf(10) ** -k < true_mean_failure(t * (1 - 1e-8), g, reach)
 
 
+@pytest.mark.parametrize("count", [5, 17, 1000])
+def test_sums_over_whole_numbers_are_exact(count):
+    nodes, log_weights = whole_rule(count)
+    for power in (0, 7, 31):
+        truth = sum(Fraction(i) ** power for i in range(count))
+        assert np.exp(log_weights) @ nodes**power == pytest.approx(float(truth), rel=1e-12)
+
+
 @pytest.mark.parametrize("rounded", ["none", "count"])
 @pytest.mark.parametrize("k", [2, 23])
 def test_variance_against_mpmath(k, rounded):
@@ -219,6 +232,20 @@ def test_variance_against_mpmath(k, rounded):
     truth = float(weights @ outside @ masses)
     p = variance_failure_probability(t, **g)
     assert p == pytest.approx(truth, rel=1e-11) and p.error < 1e-10 * p
+
+
+@pytest.mark.parametrize("distance", ["1/4", "1/20000"])
+def test_a_mean_without_noise_of_the_sum_has_a_closed_form(distance):
+    """S/(n + Y) is farther than t from S/n where Y < S/(m + t) - n or Y > S/(m - t) - n."""
+    unit, t = Fraction(1, 50), Fraction(distance)
+    g = dict(normalized_sum=30, count=10, sum_noise=L("1e-60"), count_noise=L(unit), rounded="none")
+    truth = L(unit).sf(10 - 30 / (3 + t)) + L(unit).sf(30 / (3 - t) - 10)
+    p = mean_failure_probability(t, **g)
+    assert abs(p - truth) <= p.error + 1e-12 * truth
+    # A variance of values around 0 is their mean square.
+    g = variance_case(30, 0, 10, L("1e-40"), L("1e-40"), L(unit), "none")
+    p = variance_failure_probability(t, **g)
+    assert abs(p - truth) <= p.error + 1e-10 * truth
 
 
 def test_a_whole_count_s_tolerance_is_false_for_a_real_count():
@@ -251,6 +278,20 @@ def test_mean_intervals_by_hand():
     assert mean_tolerance(50, **g, normalized_sum=10, lower=0, upper=4) == 3.25
 
 
+@given(st.integers(-200, 200), st.integers(0, 60), *[st.floats(0.1, 30)] * 3)
+@example(10, 30, 1.0, 9.0, 0.1)  # a sum that may be 0
+@settings(max_examples=40, deadline=None)
+def test_variance_intervals_hold_all_corners(total, count, a, b, c):
+    squares = total * total // max(1, count) + 10
+    t = variance_tolerance(2, **variance_case(squares, total, count, L(a), L(b), L(c)))
+    parts = t.intervals
+    for q, s, n in itertools.product(parts["squares"], [*parts["sum"], 0], parts["count"]):
+        if parts["sum"].low <= s <= parts["sum"].high:
+            v = min(16, max(0, q / n - (s / n) ** 2))
+            assert parts["variance"].low - 1e-9 <= v <= parts["variance"].high + 1e-9
+    assert t.part_k == per_partition_k(2, 3)
+
+
 def test_erratum_4_the_rule_of_2020_is_unsound():
     """A sum of 0: the noise of the sum alone carries the mean out, at its own k/2."""
     g = dict(normalized_sum=0, count=10**6, sum_noise=L(1000), count_noise=L(100), rounded="count")
@@ -269,6 +310,48 @@ def test_the_rule_of_2020_covers_whole_steps():
 
 
 # Noise in whole steps.
+
+
+def test_rounded_mean_term_by_term():
+    """Whole-number noise, against a plain double sum."""
+    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step=1)
+    r = np.arange(-120, 121)
+    a, b = (np.asarray(law.rounded_pmf(r)) for law in (g["sum_noise"], g["count_noise"]))
+    apart = np.abs((30 + r[:, None]) / np.maximum(1, 12 + r[None, :]) - 2.5)
+    for t in (0.25, 1, 2.2, 7):
+        brute = float((np.outer(a, b) * (apart > t)).sum())
+        # Ties count as failures: none among these but where the grid meets t exactly.
+        ties = float((np.outer(a, b) * (np.abs(apart - t) < 1e-8)).sum())
+        assert brute - 1e-12 <= mean_failure_probability(t, **g) <= brute + ties + 1e-12
+    for k in (1, 2, 3):
+        t = mean_tolerance(k, **g, rule="exact")
+        assert t <= mean_tolerance(k, **g) and t.failure <= 10.0**-k
+        assert float((np.outer(a, b) * (apart > t)).sum()) <= 10.0**-k
+        near = complementary_mean_tolerance(k, **g)
+        assert float((np.outer(a, b) * (apart < near - 1e-9)).sum()) <= 10.0**-k
+
+
+@LONG
+def test_rounded_long_sums_are_enclosed(monkeypatch):
+    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step="1/8")
+    v = variance_case(40, 6, 12, G(4), G(3), G(1)) | dict(rounded="all", squares_step="1/4", sum_step="1/8")
+    plain = mean_failure_probability(4, **g), variance_failure_probability(2.5, **v)
+    near = complementary_mean_tolerance(1, **g), complementary_variance_tolerance(1, **v)
+    monkeypatch.setattr(means, "most_terms", 0)
+    monkeypatch.setattr(variances, "most_terms", 0)
+    enclosed = mean_failure_probability(4, **g), variance_failure_probability(2.5, **v)
+    for p, truth in zip(enclosed, plain, strict=True):
+        assert abs(p - truth) <= p.error + truth.error and 0 < p.error < 0.2 * p
+    assert complementary_mean_tolerance(1, **g) <= near[0] * (1 + 1e-9)
+    assert complementary_variance_tolerance(1, **v) <= near[1] * (1 + 1e-5)
+
+
+def test_grids_too_fine_for_floats_are_enclosed():
+    g = dict(normalized_sum=3 * 2**35, count=1000, sum_noise=L(2**30), count_noise=L(20), rounded="count")
+    fine = g | dict(rounded="all", sum_step=2.0**-40)
+    assert complementary_mean_tolerance(20, **fine) <= complementary_mean_tolerance(20, **g)
+    exact = mean_tolerance(20, **g, rule="exact")
+    assert mean_tolerance(20, **fine, rule="exact") == pytest.approx(exact, rel=1e-8)
 
 
 @pytest.mark.parametrize(("t", "step"), [("1/2", 1), pytest.param("1/3", "1/3", marks=LONG)])
@@ -294,6 +377,30 @@ def test_the_error_of_a_rounded_mean_covers_near_ties(t, step):
         assert p.error <= 1e-10 + 0.51 * tied, "and no wider than they are"
 
 
+def test_the_error_of_a_rounded_variance_covers_near_ties():
+    a, b, c, n = L(1), L("1/2"), L("1/4"), 8
+    given = variance_case(32, 4, n, a, b, c) | dict(rounded="all", squares_step=1, sum_step=1)
+    raw = Fraction(32, 8) - Fraction(4, 8) ** 2
+    parts = [
+        [(r, float(rounded_mass(law, r))) for r in range(-reach, reach + 1)]
+        for law, reach in ((c, 6), (b, 11), (a, 24))
+    ]
+    cells = []
+    for (r, p), (s, p_), (q, p__) in itertools.product(*parts):
+        if p * p_ * p__ > 1e-13:
+            m = max(1, n + r)
+            v = max(Fraction(0), min(Fraction(16), Fraction(m * (32 + q) - (4 + s) ** 2, m * m)))
+            cells.append((abs(v - raw), p * p_ * p__))
+    for t in (Fraction(1, 4), Fraction(15, 8)):
+        outside = math.fsum(p for distance, p in cells if distance > t)
+        tied = math.fsum(p for distance, p in cells if distance == t)
+        assert tied > 1e-7
+        stated = variance_failure_probability(t, **given)
+        assert abs(stated - outside) <= stated.error + 1e-9
+        assert abs(stated - outside - tied) <= stated.error + 1e-9
+        assert stated.error <= 1e-9 + 0.51 * tied
+
+
 def test_ends_that_cross_within_half_a_step_are_no_narrower():
     """Steps far wider than the noise: half a step further in, the ends of an interval have crossed."""
     # Beyond one end alone, 0.9 + t n below one step: P(noise = 1 step) was taken for P(Z > 0.9) = 3e-6.
@@ -310,6 +417,27 @@ def test_ends_that_cross_within_half_a_step_are_no_narrower():
     g = dict(normalized_sum="31.7", count=1, sum_noise=G("0.03"), count_noise=L(6), sum_step=1)
     for k in (1, 9):
         assert complementary_mean_tolerance(k, **g, rounded="sums") == 0
+
+
+@pytest.mark.parametrize("unit", ["1e-9", 10**9])
+def test_noise_of_any_size_is_taken(unit):
+    for kind in (L, G):
+        g = dict(normalized_sum=70, count=50, sum_noise=L(1), count_noise=kind(unit), rounded="none")
+        joint, exact = mean_tolerance(9, **g), mean_tolerance(9, **g, rule="exact")
+        assert 0 < exact <= joint and exact.failure <= 1e-9 * (1 + 1e-9)
+        assert mean_failure_probability(joint, **g) <= 1e-9 * (1 + 1e-9)
+
+
+def test_nothing_to_tell():
+    """At a bound that values are clamped to, the raw value itself is likely: no narrow noise can be told."""
+    clamped = dict(normalized_sum=40, count=20, sum_noise=L(1), count_noise=L(1), lower=-2, upper=2)
+    clamped |= dict(rounded="count")
+    assert complementary_mean_tolerance(1, **clamped) == 0
+    assert complementary_variance_tolerance(1, **variance_case(0, 0, 0, L(1), L(1), L(1))) == 0
+    g = dict(normalized_sum=0, count=5, sum_noise=L(1), count_noise=L(1), rounded="all", sum_step=1)
+    assert complementary_mean_tolerance(3, **g) == 0
+    assert mean_failure_probability(5, **clamped) == 0
+    assert mean_failure_probability(5, **clamped).k == math.inf
 
 
 # Ends of what can be computed.
