@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from boundary import exact_laplace_sum, laplace_sum, on_grid
+from boundary import exact_laplace_sum, gaussian_sum, laplace_sum, on_grid, randomized_response
 
 from sfumato.audit import (
     Edge,
@@ -17,7 +18,10 @@ from sfumato.audit import (
     assert_private,
     audit,
     auditor,
+    curve,
     gaussian,
+    units,
+    zcdp,
 )
 from sfumato.audit.auditor import epsilon_lower, half_line_excess
 from sfumato.audit.claims import Pair
@@ -68,6 +72,57 @@ def test_a_state_that_wears_off_is_no_violation():
     assert not audit(lambda dataset: float(next(count)), epsilon=1, pairs=PAIR, max_samples=1500).violated
 
 
+@pytest.mark.long
+def test_small_shifts_of_many_coordinates_are_found_by_a_score():
+    """Each coordinate keeps epsilon = 0.2; all of them together, of either sign, do not keep 1."""
+    source, sides = rng(), np.where(np.arange(50) % 2, 0.5, -0.5)
+
+    def shifted(d, n):
+        return on_grid(sides * len(d)) + on_grid(source.laplace(0, 2.5, (n, 50)))
+
+    report = audit(shifted, epsilon=1, pairs=PAIR, max_samples=8000)
+    assert report.violated
+    assert "score" in report.witness.event
+
+
+@pytest.mark.long
+def test_a_tail_at_small_delta():
+    """A value that only one side gives, with probability 1%, where delta is 0.1%."""
+    source = rng()
+
+    def mechanism(d, n):
+        return np.where(source.random(n) < 0.01 * len(d), 7.0, 0.0)
+
+    assert audit(mechanism, epsilon=1, delta=0.001, pairs=PAIR, max_samples=20_000).violated
+    twin = audit(mechanism, epsilon=1, delta=0.01, pairs=PAIR, max_samples=20_000, alpha=SURE)
+    assert not twin.violated
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("claim", "wrong"), [(gaussian(1), 0.7), (zcdp(0.5), 0.6), (curve([(0.5, 0.2385), (1, 0.127)]), 0.7)]
+)
+def test_curves_of_gaussian_noise(claim, wrong):
+    report = audit(gaussian_sum(rng(), wrong), claim=claim, pairs=PAIR, max_samples=4000)
+    assert report.violated
+    assert report.witness.replay.startswith(f"audit(mechanism, {claim.code}, pairs=[([")
+    assert not audit(gaussian_sum(rng()), claim=claim, pairs=PAIR, max_samples=1000, alpha=SURE).violated
+
+
+def test_change_one():
+    assert not audit(
+        randomized_response(rng()),
+        epsilon=1,
+        data=[[1.0], [0.0]],
+        neighbors="change-one",
+        max_samples=2000,
+        alpha=SURE,
+    ).violated
+    assert audit(
+        laplace_sum(rng(), 0.4), epsilon=1, data=[[1.0], [0.0]], neighbors="change-one", max_samples=2000
+    ).violated
+
+
 # The search over datasets.
 
 
@@ -82,6 +137,20 @@ def test_the_default_datasets_find_what_only_odd_values_show():
     assert report.violated
     assert any(x != x for x in report.witness.dataset)
     assert len(report.edges) > 30
+
+
+@pytest.mark.long
+def test_user_level_pairs_find_units_with_many_rows():
+    source = rng()
+
+    def count(rows, size, bounded=True):
+        units_seen = {r["unit"] for r in rows if r["unit"] is not None}
+        exact = len(units_seen) if bounded else len(rows)
+        return exact + on_grid(source.laplace(0, 1, size))
+
+    found = audit(lambda rows, size: count(rows, size, bounded=False), epsilon=1, pairs=units())
+    assert found.violated
+    assert not audit(count, epsilon=1, pairs=units(), max_samples=5000, alpha=SURE).violated
 
 
 # The report.
@@ -159,6 +228,17 @@ def test_a_number_that_came_late_is_judged_by_later_draws_alone():
     level = 0.05 / 2 / (known_as := test.reader.paths.index(".b") + 1) / (known_as + 1) / (27 * 28)
     width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 90)
     assert half_line_excess([test], 0.95) == pytest.approx(width, rel=1e-9)
+
+
+def test_the_excess_bound_leaves_out_pairs_without_draws_but_not_their_share_of_the_error():
+    """Which pairs are drawn from may follow from what was seen, so the number of all of them counts."""
+    tests = [PairTest(Edge("", [1.0], []), Mechanism(lambda dataset: 0.0), approximate(1)) for _ in range(3)]
+    assert half_line_excess(tests, 0.95) == math.inf
+    tests[1].advance(100)
+    level = 0.05 / 2 / len(tests) / 2 / (27 * 28)
+    width = (1 + math.e) * math.sqrt(math.log(2 / level) / 2 / 90)
+    assert half_line_excess(tests, 0.95) == pytest.approx(width, rel=1e-9)
+    assert half_line_excess(tests[1:2], 0.95) < width * 0.99
 
 
 def test_what_a_pass_excludes_is_of_both_directions():
@@ -240,6 +320,38 @@ def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept()
     alone, both = (np.exp(auditor._highest(tests, 0, claims)) for tests in ([test], [test, other]))
     assert (alone > 2).any()
     np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
+
+
+EXTREMES = [1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324, -0.0, 2.0**60]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ["vectors", "mixed"])
+def test_extreme_outputs_do_no_harm(shape):
+    """Neither warnings nor errors, and no alarm where both sides are alike."""
+    source = rng()
+
+    def mechanism(dataset, size):
+        if shape == "vectors":
+            return source.choice(EXTREMES, (size, 7))
+        return [None if i % 3 else {"a": v} for i, v in enumerate(source.choice(EXTREMES, size))]
+
+    for claim in ({"epsilon": 0.1}, {"epsilon": 0, "delta": 1e-5}, {"epsilon": 800}, {"claim": zcdp(1e-4)}):
+        report = audit(mechanism, **claim, pairs=PAIR, max_samples=600, alpha=SURE)
+        assert not report.violated
+        str(report)
+        json.loads(report.to_json())
+
+
+def test_bounds_are_written_on_the_safe_side():
+    report = audit(laplace_sum(rng()), epsilon=1, pairs=PAIR, max_samples=300)
+    excluded = replace(report.excluded, excess=0.123412)
+    report = replace(report, epsilon_lower=1.17561, excluded=excluded)
+    for words in (str(report), report.to_html()):
+        assert "at least 1.175," in words and "by more than 0.1235," in words
+    report = replace(report, epsilon_lower=0.0, excluded=replace(excluded, excess=-0.123451))
+    for words in (str(report), report.to_html()):
+        assert "at least 0," in words and "more than -0.1234," in words
 
 
 def test_a_terminal_obeys_nothing_that_outputs_say():

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from sfumato.audit import VectorLaw, closeness
 from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats
@@ -58,6 +58,22 @@ def test_noise_passes(law, scale, size):
     assert (result.samples, result.others) == (size, size)
 
 
+def test_checks_share_alpha_and_a_given_function_has_none_of_density():
+    noise = Gaussian(2**20).rounded(N, SeededWords("shared"))
+    found = [check.name for check in closeness(noise, Gaussian(2**20), grid=1).checks]
+    assert found == ["values", "distance", "cells", "tails", "scale", "repeats", "low bits"]
+
+    def wider(x):
+        return special.ndtr(x / 2**20 / 1.04)
+
+    given = closeness(noise, wider, grid=1)
+    assert [check.name for check in given.checks] == found[:5]
+    least = min(check.probability for check in given.checks)
+    assert 1e-30 < least < 0.1
+    assert closeness(noise, wider, grid=1, alpha=4.9 * least).passed
+    assert not closeness(noise, wider, grid=1, alpha=5.1 * least).passed
+
+
 def test_given_probabilities():
     generator = np.random.default_rng(4)
     coin = {"heads": 0.5, "tails": 0.5}
@@ -67,6 +83,29 @@ def test_given_probabilities():
     }
     assert names(closeness(["heads", "edge"], coin)) == {"values"}
     assert names(closeness(["heads", ["edge"]], coin)) == {"values"}
+
+
+ONE_LAW = {
+    "floats": lambda rng, n: rng.normal(size=n),
+    "no variance": lambda _, n: np.zeros(n),
+    "heavy tails": lambda rng, n: rng.standard_cauchy(n) ** 9,
+    "few values": lambda rng, n: rng.integers(0, 2, n),
+    "one frequent value": lambda rng, n: np.where(rng.random(n) < 0.7, 0.25, rng.random(n)),
+    "infinite and NaN": lambda rng, n: np.where(rng.random(n) < 0.1, math.nan, 1 / rng.integers(0, 3, n)),
+    "beyond 2^63": lambda rng, n: rng.integers(0, 2**64 - 1, n, np.uint64),
+    "subnormal": lambda rng, n: rng.integers(0, 9, n) * 5e-324,
+    "bytes": lambda rng, n: rng.integers(-128, 127, n, np.int8),
+    "huge": lambda rng, n: rng.choice([-1.7e308, 1.7e308, 1e300], n),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("kind", ONE_LAW)
+def test_samples_of_any_law_pass(kind):
+    rng = np.random.default_rng(3)
+    result = closeness(ONE_LAW[kind](rng, 3000), ONE_LAW[kind](rng, 5000))
+    assert result.passed, str(result)
+    assert "nan)" not in str(result)
 
 
 # Wrong noise, at sample sizes not below those that docs/audit.md states.
@@ -91,6 +130,17 @@ def test_wrong_noise_fails(name):
     noise = defect(Laplace(FINE).rounded(90_000 if "5%" in name else N, SeededWords("other")))
     assert by_law in names(closeness(noise, Laplace(FINE), grid=1))
     assert by_sample in names(closeness(noise, clean(Laplace, 90_000 if "5%" in name else N)))
+
+
+def test_bits_of_a_16_bit_generator_fail():
+    uniform = (np.random.default_rng(16).integers(0, 2**16, 4000) + 0.5) / 2**16 - 0.5
+    noise, other = (
+        -np.sign(uniform) * np.log1p(-2 * np.abs(uniform)),
+        np.random.default_rng(1).laplace(size=4000),
+    )
+    for law in (Laplace(1), other):
+        assert names(closeness(noise, law)) == {"repeats"}
+        assert "low bits" in names(closeness(np.rint(noise * 2**16) / 2**16, law))
 
 
 # The bounds are bounds.

@@ -20,6 +20,7 @@ from sfumato.audit import (
     gaussian,
     halton,
     numbers,
+    odd_numbers,
     units,
     zcdp,
 )
@@ -53,6 +54,15 @@ def test_edges_are_neighbours(neighbors):
         assert added.total() == (1 if neighbors == "change-one" else 0)
         assert isinstance(edge.name, str)
     assert len({repr((fingerprint(e.dataset), fingerprint(e.neighbour))) for e in found}) == len(found) < 100
+
+
+def test_all_odd_values_are_added_and_removed():
+    changed = [
+        next(iter((multiset(e.dataset) - multiset(e.neighbour)).elements()))
+        for e in edges(odd_numbers(-1, 1))
+    ]
+    for value in (math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0, 2**53 + 1, 2**63 - 1, -(2**63)):
+        assert repr(fingerprint(value)) in changed
 
 
 @pytest.mark.parametrize("table", [None, pa.Table.from_pylist, pd.DataFrame])

@@ -111,6 +111,31 @@ def test_calls_that_return_their_outputs_in_another_way_are_made_singly():
     assert "calls returned an array of floats, 3 of each draw, and" in note and test.samples == 0
 
 
+class Timed:
+    """A right mechanism that says how late it is, once for each call."""
+
+    def __init__(self, rng, vectorised):
+        self.rng, self.clock = rng, 0.0
+        self.draw = laplace_sum(rng)
+        self.call = self.batch if vectorised else self.single
+
+    def batch(self, dataset, size):
+        # Each call takes another time, and the machine gets slower: nothing of it tells of the dataset.
+        self.clock += self.rng.random() + 1
+        took = self.clock % 1
+        values = self.draw(dataset, size)
+        return [{"v": v, "took": took, "at": self.clock} for v in np.asarray(values).tolist()]
+
+    def single(self, dataset):
+        return self.batch(dataset, 1)[0]
+
+
+@LONG
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_time_in_the_output_tells_nothing_of_the_side(vectorised):
+    assert alarms(lambda rng: Timed(rng, vectorised).call, approximate(1), 12) <= most(12)
+
+
 @pytest.mark.parametrize("columns", [False, True])
 def test_a_time_that_a_whole_call_shares_is_found(columns):
     rng = np.random.default_rng(5)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sfumato.audit import falsify
-from sfumato.audit.falsifier.domain_members import Draw
+from sfumato.audit.falsifier.domain_members import Draw, member, near
 from sfumato.audit.falsifier.record_pairs import pairs_of
 from sfumato.errors import QueryError
 from sfumato.framework import (
@@ -264,6 +264,13 @@ def test_order_is_tried_at_distance_zero():
     assert found.violated and found.d_in == found.bound == 0 and found.ratio == math.inf
 
 
+def test_whole_numbers_are_replayed_where_the_function_divides_them():
+    third = claim("third", AtomDomain(int), ABSOLUTE, lambda n: n / 3, Fraction(1, 3), FLOAT)
+    found = falsify(third, 1, evaluations=ENOUGH)
+    assert found.violated and found.artefact and found.exact_ratio == 1
+    assert "by floats alone" in str(found)
+
+
 class Odd(Domain):
     def contains(self, value: Any) -> bool:
         return isinstance(value, int) and value % 2 == 1
@@ -301,6 +308,15 @@ DOMAINS = [
     *ATOMS, VectorDomain(ATOMS[4]), VectorDomain(ATOMS[7], 6), VectorDomain(VectorDomain(ATOMS[0], 2)), ProductDomain(tuple(ATOMS[:3])),
     TableDomain((("a", ATOMS[4]), ("b", ATOMS[12]))), TableDomain((("a", ATOMS[7]),), 4),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_members_are_members(domain):
+    draw = Draw(3)
+    for _ in range(100):
+        value = member(domain, draw)
+        assert domain.contains(value)
+        assert domain.contains(near(domain, value, draw))
 
 
 SPACES = [

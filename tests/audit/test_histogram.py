@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from sfumato.audit import HistogramMethod, Pair, audit
-from sfumato.audit.histogram_buckets import Comparison
+from sfumato.audit.histogram_buckets import Buckets, Comparison
 from sfumato.audit.histogram_method import DrawCache, SearchGraph
 from sfumato.noise import Laplace, SeededWords
 
 LONG = pytest.mark.long
 STEPS = 2**20
+
+
+def column(*values):
+    """Numbers with code 0; what is None gets code 7."""
+    numbers = np.array([math.nan if v is None else v for v in values], np.float64)
+    return numbers, np.array([7 if v is None else 0 for v in values])
 
 
 def noisy(function, scale, seed=1):
@@ -64,6 +70,28 @@ def test_records_of_one_text_are_not_taken_for_the_same():
     for node, successor in graph.edges():
         assert graph.samples(node) != graph.samples(successor)
     assert seen == [[1, 2], [2], [1], []]
+
+
+def test_equal_buckets():
+    x, y = column(0.0, 1.0, 2.0, 3.0), column(4.0, 4.0, 4.0, 4.0)
+    buckets = Buckets.over(x, y, count=4)
+    assert buckets.boundaries.tolist() == [0, 1, 2, 3, 4]
+    assert buckets.counts(x).tolist() == [1, 1, 1, 1, 0]
+    assert buckets.counts(y).tolist() == [0, 0, 0, 0, 4]
+    assert buckets.describe(1, "value", []) == "1 <= value < 2"
+    assert buckets.describe(4, "value", []) == "4 <= value"
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0] * 5, [-1.7e308, 0.0, 1.7e308], [5e-324, 0.0], [None] * 5, [None, 1.0]]
+)
+@pytest.mark.parametrize("count", [None, 3])
+def test_every_value_is_counted_once(values, count):
+    x, y = column(*values), column(*values[::-1])
+    buckets = Buckets.over(x, y, count)
+    assert buckets.counts(x).sum() == len(values)
+    assert len(buckets.counts(x)) == len(buckets)
+    assert (np.diff(buckets.boundaries) > 0).all()
 
 
 # Predicate.

@@ -7,10 +7,28 @@ import threading
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from sfumato.audit import Mechanism, MechanismError, Raised, audit
-from sfumato.audit.mechanisms import fingerprint
+from sfumato.audit.mechanisms import BatchRaised, fingerprint, takes_size
+
+
+def test_the_signature_tells_how_a_mechanism_is_called():
+    for function, sized in (
+        (lambda data, size: 0, True), (lambda data, size=1: 0, True), (lambda data, size, scale=2: 0, True),
+        (lambda data: 0, False), (lambda data, scale=1: 0, False), (lambda *given: 0, False), (max, False),
+    ):  # fmt: skip
+        assert takes_size(function) is sized is Mechanism(function).vectorised
+    assert Mechanism(lambda data, scale: 0, vectorised=False).vectorised is False
+
+
+@pytest.mark.parametrize(
+    "outputs", [np.arange(4), list(range(4)), pa.array(range(4)), pd.Series(range(4)), pl.Series(range(4))]
+)
+def test_batches_of_outputs(outputs):
+    assert list(Mechanism(lambda data, size: outputs).draw([1], 4)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("outputs", [np.zeros(3), 2.5, "text", None, {"a": [1, 2]}, {}])
@@ -71,6 +89,17 @@ def test_exceptions_are_outputs_of_single_draws(error, output, limit):
         raise error
 
     assert Mechanism(mechanism, call_seconds=limit).draw([1], 2) == [output] * 2
+
+
+def test_an_exception_of_a_batch_belongs_to_the_call():
+    def mechanism(dataset, size):
+        if size > 1:
+            raise ValueError("size")
+        return [1.0]
+
+    with pytest.raises(BatchRaised):
+        Mechanism(mechanism).draw([1], 3)
+    assert Mechanism(mechanism).draw([1], 3, singly=True) == [1.0, 1.0, 1.0]
 
 
 def test_a_mechanism_that_raises_always_has_no_verdict():

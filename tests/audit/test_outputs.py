@@ -7,16 +7,22 @@ import enum
 import functools
 import math
 import re
+import struct
 import weakref
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 
+import gmpy2
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sfumato.audit import Raised
-from sfumato.audit.output_columns import Reader
+from sfumato.audit import Raised, audit
+from sfumato.audit.output_columns import ZERO_BITS, Reader
+from sfumato.audit.output_leaves import leaves
 
 
 def in_itself(*beside):
@@ -52,6 +58,21 @@ def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, column
     draws = reader.read([output])
     read = {path: reader.word(draws, c) for c, path in enumerate(reader.paths)}
     assert read.items() >= columns.items()
+
+
+def test_rows_of_a_table_are_known_by_their_texts():
+    one = dict(leaves({"group": ["x", "y"], "n": [1, 2]}))
+    other = dict(leaves({"group": ["y"], "n": [3]}))
+    assert one["['y'].n"] == 2 and other["['y'].n"] == 3
+
+
+def test_a_draw_is_read_alike_beside_whatever_other_draws():
+    reader = Reader()
+    draws = [[0.5, 2.0], [math.nan, -0.0]]
+    alone, beside = reader.read(draws), reader.read([*draws, [None, 1.0], [0.5], 3, {"a": 1.0}])
+    alone = alone.wide(len(reader.paths))
+    for name in ("numbers", "tokens", "low"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(beside, name)[:2])
 
 
 @dataclasses.dataclass(eq=False)
@@ -137,3 +158,88 @@ def test_what_is_read_does_not_tell_where_in_memory_an_output_lies(name):
     draws = reader.read(outputs)
     assert len(np.unique(draws.whole)) == 1
     assert not any(re.search("0x[0-9a-f]", word) for word in [*reader.paths, *reader.vocabulary.words])
+
+
+TYPED = {
+    "Decimal": Decimal,
+    "Fraction": Fraction,
+    "complex": lambda v: complex(0.0, v),
+    "datetime": lambda v: datetime(2020, 1, 1) + timedelta(seconds=v),
+    "set": lambda v: {v, 1e9},
+    "bytes": lambda v: struct.pack("<d", v),
+    "dataclass": Answer,
+    "object": Pointing,
+    "exception": ValueError,
+    "message": lambda v: Raised("ValueError", f"{v:.6f} is too much"),
+    "text": lambda v: f'{{"count": {v:.6f}}}',
+    "long double": np.longdouble,
+    "gmpy2": gmpy2.mpq,
+    "beside a number": lambda v: Noted(1.0, v),
+    "array of objects": lambda v: np.array([None, Fraction(v)], object),
+    "Arrow list": lambda v: pa.scalar([v, None]),
+    "a key with a dot": lambda v: {"a": {"b": v}, "a.b": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_numbers_of_every_type_are_read_as_the_numbers_that_they_are(name):
+    """So that noise too small by half in them is found; each value by itself was a text seen once."""
+    reader = Reader()
+    values = [1.0 + 40_000 * k / 64 for k in range(64)]
+    draws = reader.read([TYPED[name](value) for value in values])
+    ordered = [
+        c for c in range(len(reader.paths))
+        if np.isfinite(draws.numbers[:, c]).all() and (np.diff(draws.numbers[:, c]) > 0).all()
+    ]  # fmt: skip
+    assert ordered, reader.paths
+    assert not reader.notes
+
+
+@given(
+    st.lists(
+        st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1),
+        min_size=1,
+        max_size=20,
+    )
+)
+@settings(max_examples=20, deadline=None)
+def test_lowest_set_bits(values):
+    draws = Reader().read(values)
+    for value, low in zip(values, draws.low[:, 0].tolist(), strict=True):
+        numerator, denominator = value.as_integer_ratio()
+        least = (numerator & -numerator).bit_length() - denominator.bit_length()
+        assert low == (least if numerator else ZERO_BITS)
+    for kind in (float, int):
+        own = [v for v in values if isinstance(v, kind)]
+        if own:
+            one, other = (Reader().read(given).low[:, 0] for given in (np.array(own), own))
+            np.testing.assert_array_equal(one, other)
+
+
+class Opaque:
+    @property
+    def __class__(self):
+        return Opaque
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __iter__(self):
+        return iter(())
+
+    def __contains__(self, value):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ({"v": 1, "all": iter([1.0])}, "its values are not read: .all (a list_iterator)"),
+        (Opaque(), "reading it raises: value (an Opaque)"),
+        (deep(60), f"it lies 50 levels deep: {'[0]' * 50} (a list)"),
+        ("at 0x7f3a5c0d2e10", "it looks like a place in memory: address in value (text)"),
+    ],
+)
+def test_what_is_not_read_is_named_in_the_report(output, told):
+    report = audit(lambda data: output, epsilon=1, pairs=[([1.0], [])], max_samples=100)
+    assert any(f"not read, as {told}" in note for note in report.notes)

@@ -223,3 +223,11 @@ def test_wrong_draws_of_the_largest_are_found(name, monkeypatch):
     claim = {"epsilon": 1, "delta": options.get("delta", 0)}
     with without_certificate():  # which refuses some of them
         found(top(**options), claim, pair, 20_000)
+
+
+@pytest.mark.noise_cannot_matter("the epsilon is beyond all noise")
+def test_draws_of_the_largest_are_releases():
+    """Of each group that is shown its rank and number; of what is not, no trace."""
+    drawn = top(epsilon=10**9)(table([*crowd(9), *crowd(7, "b")]), 2)
+    assert drawn == [{"'a'": {"rank": 1, "units": 9}, "'b'": {"rank": 2, "units": 7}}] * 2
+    assert top(keys=None, counts=False, epsilon=900, delta=1e-6)(table([]), 1) == [{}]

@@ -4,6 +4,9 @@ Each specimen gets as many draws as it took many times over when this was writte
 which cannot be seen at all, are left to benchmarks/zoo.py. A twin is called wrong with probability at most 1e-10.
 """
 
+import math
+
+import numpy as np
 import pytest
 import specimens
 
@@ -42,6 +45,22 @@ def test_specimens_are_complete_and_repeat_from_a_seed(family):
 def test_few_are_left_out():
     assert len(NAMES) == len(set(NAMES)) >= 40
     assert len(QUICK) == len(specimens.SPECIMENS) - 2
+
+
+def test_true_deltas():
+    """The thresholds' true deltas, from their laws: what the specimens' `why` say."""
+    by_name, size = {s.name: s for s in specimens.SPECIMENS}, 200_000
+    specimens.seed("deltas")
+    for name, broken, twin in [
+        ("threshold at >=", math.exp(-1.5) / 2, math.exp(-2.5) / 2),
+        ("threshold on rounded noise", math.exp(-2) / 2, math.exp(-3) / 2),
+    ]:
+        specimen = by_name[name]
+        assert specimen.claim["delta"] == twin
+        for mechanism, truth in ((specimen.broken, broken), (specimen.twin, twin)):
+            shown = np.mean([v is not None for v in mechanism(specimen.pairs[0][1], size)])
+            # Hoeffding: beyond this with probability 2 exp(-2 n t^2) = 1e-10.
+            assert abs(shown - truth) < math.sqrt(math.log(2e10) / (2 * size))
 
 
 @pytest.mark.long
