@@ -20,6 +20,7 @@ from sfumato.exact import (
     root_up,
     round_down,
     round_up,
+    whole_number,
 )
 from sfumato.exact.outward_rounding import (
     Enclosure,
@@ -32,6 +33,8 @@ from sfumato.exact.outward_rounding import (
     is_less,
     log1p_up,
     log_bounds,
+    log_tail,
+    round_bits,
 )
 
 FRACTIONS = st.builds(lambda x, e: x * Fraction(2) ** e, st.fractions(), st.integers(-1200, 1200))
@@ -50,6 +53,13 @@ def test_numbers_are_taken_exactly(value):
 )
 def test_what_is_no_number_is_refused(value):
     for take in (as_fraction, at_least_0, positive, positive_int):
+        with pytest.raises(ParameterError, match="x"):
+            take(value, "x")
+
+
+def test_what_is_out_of_range_is_refused():
+    assert at_least_0(0, "x") == 0 and whole_number(-2, "x", -2) == -2
+    for take, value in ((at_least_0, -1e-300), (positive, 0), (positive_int, 0), (positive_int, 1.0)):
         with pytest.raises(ParameterError, match="x"):
             take(value, "x")
 
@@ -91,6 +101,14 @@ def real(x):
 
 
 @settings(max_examples=100, deadline=None)
+@given(NUMBERS, st.sampled_from([2, 53, 200]))
+def test_conversions_are_outward_and_tight(x, bits):
+    low, high = (round_bits(x, bits, up=up) for up in (False, True))
+    assert low <= x <= high and high - low <= abs(x) * Fraction(2, 2**bits)
+    assert exactly(convert(low, directed(bits).up)) == low
+
+
+@settings(max_examples=100, deadline=None)
 @given(NUMBERS.filter(lambda x: abs(x) < 2000), st.sampled_from([64, 256]))
 def test_exponentials_and_logarithms_are_enclosed(x, bits):
     with mpmath.workdps(400):
@@ -120,6 +138,24 @@ def test_gaussian_tails_are_enclosed(x, bits):
                 low <= truth * (1 + mpmath.mpf(10) ** -100) and truth * (1 - mpmath.mpf(10) ** -100) <= high
             )
             assert high / low - 1 <= (real(x) ** 2 + 4) * 4 * mpmath.mpf(2) ** -bits
+
+
+def test_gaussian_tails_in_floats():
+    x = np.concatenate(
+        [np.linspace(-38, 38, 401), np.geomspace(1e-300, 1e150, 200), -np.geomspace(1e-300, 30, 99)]
+    )
+    with mpmath.workdps(60):
+        for place, found in zip(x.tolist(), log_tail(x).tolist(), strict=True):
+            if place > 100:  # where mpmath is slow: the asymptotic series
+                y = mpmath.mpf(place)
+                truth = (
+                    -y * y / 2
+                    - mpmath.log(y * mpmath.sqrt(2 * mpmath.pi))
+                    + mpmath.log(1 - 1 / y**2 + 3 / y**4)
+                )
+            else:
+                truth = mpmath.log(mpmath.erfc(mpmath.mpf(place) / mpmath.sqrt(2)) / 2)
+            assert abs(found - truth) <= 2.0**-49 * (abs(truth) if place > 0 else 1)
 
 
 def test_enclosures_hold_what_they_stand_for():

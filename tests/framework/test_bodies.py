@@ -136,6 +136,12 @@ def test_no_contribution_moves_farther_than_it_says(metric, groups):
         assert farthest(metric, groups) <= float(moved.moved(parts(metric), groups)) * (1 + 1e-12)
 
 
+def test_the_bound_is_reached():
+    """Four groups, counts from one half: two of the groups is the farthest that a unit goes."""
+    even = replace(COUNT, scales=(F(2) * F(245, 100),), total=F(346, 100), centre=F(1, 2))
+    assert farthest(even, 4) == pytest.approx(float(even.moved(parts(even), 4)), rel=1e-3)
+
+
 def test_distances_that_are_refused():
     assert COUNT.admits(GroupedIntegers(("n",))) and not COUNT.admits(GroupedIntegers(("u",)))
     numbers = ({"scales": ()}, {"scales": (F(0),)}, {"total": F(0)}, {"centre": F(2)})

@@ -37,6 +37,11 @@ def test_the_map_of_a_product():
     assert linear((1, 1, 1)) == (2, 7, 3) and linear.name == "product(times, times, times)"
 
 
+def test_the_constant_is_reached():
+    linear = fw.product([times(2), times(7)])
+    assert linear.output_metric.distance(linear((0, 0)), linear((0, 3))) == linear.map(3)
+
+
 @pytest.mark.parametrize("values", [(), (1,), (1, 2, 3)])
 def test_another_number_of_parts_is_refused(values):
     with pytest.raises(QueryError, match=f"product: length of the input is {len(values)}, but must be 2$"):
@@ -79,6 +84,12 @@ def test_compositions():
     assert (times(4) >> steps(3)).map(F(1, 2)) == 6
     assert (times(2) >> fw.compose([laplace(1, NUMBERS)] * 3)).map(1) == 6
     assert fw.compose([both, both]).map(1) == 2 * both.map(1)
+
+
+@pytest.mark.flakiness(k=16, because="36 pairs of draws of scale 2^57 are equal with 2^-59 each")
+def test_noises_of_a_composition_are_not_one_noise():
+    pairs = [fw.compose([laplace(2**57)] * 2)(0) for _ in range(8)]
+    assert all(a != b for a, b in pairs) and len({a for a, _ in pairs}) == 8
 
 
 @pytest.mark.flakiness(k=100, because="noise of scale 1e-9 rounds to 0")

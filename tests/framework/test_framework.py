@@ -66,6 +66,13 @@ def test_a_distance_is_a_finite_number_of_at_least_zero(value):
             item.map(value)
 
 
+def test_a_linear_claim_is_exact_also_where_a_float_is_given():
+    assert type(fw.Linear(0.1)(Fraction(1))) is Fraction and fw.Linear(0.1)(Fraction(1)) == Fraction(0.1)
+    for wrong in (-1, float("nan"), float("inf"), "many"):
+        with pytest.raises(ParameterError, match="constant"):
+            fw.Linear(wrong)
+
+
 def test_distances_between_tables_of_units():
     metric, one = fw.PrivacyUnitDistance(), [Row(1, "a", {"x": 1}), Row(1, "b", {"x": 2})]
     changed = [Row(1, "a", {"x": 5}), Row(1, "b", {"x": 2})]
@@ -146,3 +153,13 @@ def test_what_a_map_may_not_give_is_refused_where_it_is_made_and_where_it_is_use
         with pytest.raises(BudgetError, match="privacy_map"):
             for d in (Fraction(1, 2), 1, 2, 3):
                 use(d)
+
+
+def test_maps_that_are_admissible_stay_as_they_are():
+    whole = claims(fw.PureDP(), lambda d: 2)
+    assert whole.map(1) == Fraction(2) and type(whole.map(1)) is Fraction
+    pair = claims(fw.ApproximateDP(), lambda d: (int(d), Fraction(1, 10)))
+    assert pair.map(3) == (Fraction(3), Fraction(1, 10)) and fw.compose([pair, pair]).map(1) == (
+        Fraction(2),
+        Fraction(1, 5),
+    )

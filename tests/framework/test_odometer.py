@@ -80,6 +80,16 @@ def test_what_was_released_never_exceeds_the_budget(measure, budget, losses):
     assert exact(drawn) <= limit
 
 
+@steady
+@given(st.fractions(F(1, 100), 100), st.fractions(0, 1))
+def test_what_is_left_of_a_mu_fits_and_little_more_does(budget, share):
+    measure = fw.GaussianDP()
+    spent = budget * share
+    rest = measure.remaining(spent, budget)
+    assert measure.within(measure.total([spent, rest]), budget)
+    assert not measure.within(measure.total([spent, rest + budget * F(1, 2**50)]), budget)
+
+
 def test_losses_are_taken_at_the_distance_of_neighbours():
     ledger = odometer(fw.PureDP(), 1, d_in=3)
     ledger.ask(laplace(6))
@@ -146,3 +156,9 @@ def test_bad_budgets(budget):
     for measure in MEASURES:
         with pytest.raises(BudgetError, match="budget"):
             odometer(measure, budget)
+
+
+@pytest.mark.parametrize("budget", [1, "ab", (1, 2, 3), (-1, 0), (1, 1), (1, math.nan)])
+def test_bad_pairs(budget):
+    with pytest.raises(BudgetError, match="budget|epsilon|delta"):
+        odometer(fw.ApproximateDP(), budget)

@@ -185,6 +185,45 @@ def test_accuracy_is_the_smallest_and_its_chance_is_stated(m):
                 assert chance * (1 - 1e-15) <= law.alpha(a) <= chance * (1 + 1e-14) + 1e-30
 
 
+def test_wide_ranges_take_no_time():
+    """2^60 points, in closed form."""
+    m = SnappingMechanism(1, lower=0, upper=2**60)
+    law = m.law(2**59 + 1)
+    assert law.variance == pytest.approx(m.law(2**59 + 1 + m.lattice).variance, rel=1e-12)
+    assert 2 < law.variance < 3 and law.accuracy(0.05) <= m.accuracy(0.05)
+    # Chances below all floats.
+    assert law.alpha(2**50) == m.alpha_for_accuracy(2**50) == 5e-324
+    assert SnappingMechanism(1, lower=0, upper=1, bound=2**60).gamma == 5e-324
+
+
+@pytest.mark.parametrize("m", MECHANISMS, ids=repr)
+def test_the_significance_of_an_accuracy(m):
+    """(6.3) solved for alpha, against mpmath, and back."""
+    scale = m.sensitivity / m.epsilon_prime
+    for a in (m.lattice, 2 * m.lattice, m.bound, m.bound * Fraction(19, 10)):
+        if a >= 2 * m.bound:
+            continue
+        with mpmath.workprec(300):
+            stated = mpmath.exp(-real((a - m.lattice / 2) / scale))
+            alpha = m.alpha_for_accuracy(a)
+            assert stated <= alpha <= stated * (1 + mpmath.mpf(10) ** -15)
+        assert m.accuracy(alpha) <= float(a) * (1 + 1e-15)
+        for guess in guesses(m)[2:-3]:
+            assert m.law(guess).alpha(a) <= alpha
+    assert m.alpha_for_accuracy(2 * m.bound) == 0 == m.alpha_for_accuracy(3 * m.bound)
+    assert m.alpha_for_accuracy(0) == m.alpha_for_accuracy(m.lattice / 2) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("m", MECHANISMS, ids=repr)
+def test_the_largest_is_not_passed_and_is_reached(m):
+    largest = m.largest_bias_bound()
+    fine = [m.lower + (m.upper - m.lower) * Fraction(i, 3000) for i in range(3001)]
+    found = [m.bias_bound(g) for g in fine]
+    assert largest >= max(found) * (1 - 1e-15)
+    assert largest <= max(found) * (1 + 1e-3)
+
+
 # Accuracy, and the way back to epsilon.
 
 

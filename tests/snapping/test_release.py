@@ -23,6 +23,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.outward_rounding import log_bounds, round_bits
 from sfumato.noise import FixedWords, SeededWords
 from sfumato.snapping import SnappingMechanism, snapping_parameters, to_lattice
+from sfumato.snapping.rounding_lattice import Lattice
 from sfumato.snapping.snapping_parameters import Parameters, guard_bits
 from sfumato.snapping.snapping_paths import Reference, _Buffers
 
@@ -220,13 +221,37 @@ def exact(x: float, m: int) -> float:
         return math.copysign(math.inf, x)
 
 
-def test_exact_ties_go_up():
-    for m in (-1073, -5, 0, 3, 900):
-        ties = [(k + 0.5) * 2.0**m for k in range(-9, 9)]
-        assert to_lattice(ties, 2.0**m).tolist() == [(k + 1) * 2.0**m for k in range(-9, 9)]
-        for toward in (-math.inf, math.inf):
-            beside = np.nextafter(ties, toward)
-            assert to_lattice(beside, 2.0**m).tolist() == [exact(x, m) for x in beside.tolist()]
+def test_subnormals_and_the_largest():
+    for x in (5e-324, -5e-324, 2.0**-1022, 3 * 2.0**-1074, largest, -largest, 2.0**1023, -(2.0**1023)):
+        for m in (-1074, -1073, -1022, 0, 960, 970, 971, 1000, 1023):
+            assert to_lattice(x, 2.0**m) == exact(x, m), (x, m)
+
+
+lattices = {
+    "floats": (Fraction(5), Fraction(2), Fraction(23, 2)),
+    "odd centre": (Fraction(0.1), Fraction(2), Fraction(50)),
+    "odd step": (Fraction(5), Fraction(0.1), Fraction(10**6)),
+    "both odd": (Fraction(0.3), Fraction(0.7) / 1024, Fraction(3)),
+    "no float": (Fraction(1, 3), Fraction(1, 7), Fraction(10**5)),
+    "far centre": (Fraction(10**15), Fraction(0.1), Fraction(5000)),
+    "centre of two floats": (Fraction(2**60) + Fraction(1, 8), Fraction(0.1), Fraction(5000)),
+    "long": (Fraction(0), Fraction(1, 3), Fraction(2**40)),
+    "tiny": (Fraction(0), Fraction(1, 3 * 2**1000), Fraction(1, 2**990)),
+}
+
+
+@pytest.mark.parametrize("name", lattices)
+def test_points_are_the_nearest_floats(name):
+    center, step, bound = lattices[name]
+    lattice = Lattice(center, step, bound)
+    rng = np.random.default_rng(2)
+    k = rng.integers(-lattice.last - 2, lattice.last + 3, 4000).astype(float)
+    k[:4] = [-lattice.last, lattice.last, -lattice.last - 1, 1e15]
+    placed = k.copy()
+    lattice.place(placed)
+    expected = [float(center + min(max(int(i) * step, -bound), bound)) for i in k.tolist()]
+    assert placed.tolist() == expected
+    assert (placed[0], placed[1]) == (float(center - bound), float(center + bound))
 
 
 # What users see.

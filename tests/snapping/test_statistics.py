@@ -1,6 +1,7 @@
 """Section 7: definitions, sensitivities and ranges, on every small data set; chains and releases."""
 
 import itertools
+import math
 import statistics
 from fractions import Fraction
 
@@ -52,6 +53,12 @@ def test_definitions_against_the_standard_library():
         assert float(covariance) == pytest.approx(statistics.covariance(x.tolist(), y.tolist()), rel=1e-12)
     huge = [1e300, -1e300, 5e-324, 1.0]
     assert Mean(4, lower=-1e300, upper=1e300)(huge) == (Fraction(1) + Fraction(5e-324)) / 4
+
+
+def test_nan_counts_as_the_midpoint_and_infinities_clamp():
+    assert Mean(3, lower=0, upper=10)([math.nan, math.inf, -math.inf]) == 5
+    assert SampleVariance(2, lower=0, upper=10)([math.nan, 5]) == 0
+    assert Histogram(3, edges=[0, 1, 2, 3])([math.nan, math.inf, -1]) == [1, 1, 1]
 
 
 def test_histogram():

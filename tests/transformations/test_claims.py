@@ -15,6 +15,8 @@ import pytest
 from sfumato import transformations as t
 from sfumato.errors import ParameterError, QueryError
 from sfumato.framework.contribution_bodies import weighted
+from sfumato.transformations.statistics.cross_moments import square_share
+from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 NORMS = [t.Norm.L1, t.Norm.L2]
 
@@ -32,6 +34,12 @@ def size(statistic: t.Statistic, added: dict[Any, int], norm: t.Norm, scales: Se
     if isinstance(statistic, t.QuantileTree):
         return weighted(norm, list(added.values()), [scales[0]] * len(added))
     return weighted(norm, [added.get(c, 0) for c in statistic.names], scales)
+
+
+def reach(
+    statistic: t.Statistic, values: Sequence[Any], most_rows: int, norm: t.Norm, scales: Sequence[Fraction]
+) -> Fraction:
+    return max(size(statistic, a, norm, scales) for a in contributions(statistic, values, most_rows))
 
 
 def understates(statistic: t.Statistic, values: Sequence[Any], most_rows: int) -> bool:
@@ -72,6 +80,85 @@ def all_moments(grid: t.ValueGrid, rows: int) -> Iterable[t.Moments]:
                     {0, plain.largest_square // 2, plain.largest_square * 5 // 8, plain.largest_square}
                 ):
                     yield t.Moments("x", "x", rows, grid, centred, null_count, bits, centre)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("bits, rows", [(None, 3), (6, 3), (0, 1)])
+def test_moments_attain_what_they_claim(norm, bits, rows):
+    """On a grid so fine that the slack of half a coarsened step is small, at the shares of a plan."""
+    grid = t.ValueGrid(-2, -900, 1100)
+    plain = t.Moments("x", "x", rows, grid, True, -3, bits)
+    share = {t.Norm.L1: Fraction(23, 32), t.Norm.L2: Fraction(5, 8)}[norm]
+    centre = 0 if bits is None else int(share * plain.largest_square)
+    statistic = t.Moments("x", "x", rows, grid, True, -3, bits, centre)
+    scales = statistic.body.split(norm)
+    values = [None, *(Fraction(v, 4) for v in range(grid.lower, grid.upper + 1))]
+    attained = max(
+        size(statistic, dict(statistic.contribution([{"x": v}] * rows)), norm, scales) for v in values
+    )
+    claimed = statistic.body.size(norm, scales)
+    assert Fraction(97, 100) * claimed <= attained <= claimed
+    if bits is not None:  # the shift makes the middle and the ends weigh the same: 25/16, as designed
+        assert abs(float(claimed) - 25 / 16) < 0.01
+
+
+def test_sums_per_unit():
+    for lower, upper in ((0, 5), (-3, 2), (2, 4), (-6, -5)):
+        for centre in {0, (lower + upper) // 2, lower, upper}:
+            for missing in (True, False):
+                statistic = t.UnitSum("x", "x", 0, lower, upper, True, centre, missing)
+                values = [None, *range(lower - 2, upper + 3)]
+                assert not understates(statistic, values, 2)
+                for norm in NORMS:
+                    scales = statistic.body.split(norm)
+                    assert reach(statistic, values, 1, norm, scales) == statistic.body.size(norm, scales) == 1
+
+
+def test_real_sums_per_unit_over_the_grid():
+    statistic = t.UnitSum("x", "x", -2, -5, 9, False, 2)
+    values = [None, float("nan"), float("inf"), float("-inf"), 1e308, *(n / 8 for n in range(-15, 22))]
+    assert not understates(statistic, values, 2)
+    assert reach(statistic, values, 1, t.Norm.L1, [Fraction(1)]) == 7
+
+
+@pytest.mark.parametrize("rows, exponent", [(1, 0), (2, -2)])
+def test_trees(rows, exponent):
+    statistic = t.QuantileTree("x", "x", rows, 0.0, float(LEAVES), exponent)
+    # Neighbours on the last level, on higher ones, and at the ends.
+    values = [None, 0.5, 1.5, 16.5, 4096.5, 65535.5, float("inf"), float("-inf")]
+    assert not understates(statistic, values, rows + 2)
+    for norm in NORMS:
+        scales = statistic.body.split(norm)
+        claimed = statistic.body.size(norm, scales)
+        assert reach(statistic, values, rows, norm, scales) == claimed
+        assert Fraction(99, 100) < claimed <= 1
+
+
+def test_the_most_that_many_rows_do():
+    """Scaling down does not let the number of rows in."""
+    grid = t.ValueGrid(0, 0, 30)
+    rows = [{"x": 30}] * 10**4 + [{"x": None}]
+    for statistic in (
+        t.Moments("x", "x", 3, grid, True, -14, 0, 140),
+        t.Count(3, "x", -14),
+        t.QuantileTree("x", "x", 3, 0.0, 30.0, -14),
+    ):
+        added = dict(statistic.contribution(rows))
+        for norm in NORMS:
+            scales = statistic.body.split(norm)
+            assert size(statistic, added, norm, scales) <= statistic.body.size(norm, scales)
+
+
+def test_bounds_of_a_grid_are_kept():
+    grid = t.ValueGrid.around(Fraction(-1, 3), Fraction(10), t.ValueGrid(-4, 0, 2))
+    for value in (float("-inf"), -1e308, -0.34, 0.0, 5e-324, 9.99, 10.0, 10.04, 1e308, float("inf"), 2**200):
+        steps = grid.centred(value)
+        assert steps is not None and abs(steps) <= grid.half_range
+    assert grid.lower * grid.step <= Fraction(-1, 3) and grid.upper * grid.step >= 10
+    with pytest.raises(ParameterError):
+        t.ValueGrid(0, 3, 3)
+    with pytest.raises(ParameterError):
+        t.ValueGrid(0, 0, 3)
 
 
 NAN, INF = float("nan"), float("inf")
@@ -144,6 +231,34 @@ def test_infinite_edges_hold_infinities_and_what_is_outside_has_a_bin_where_aske
 def test_truth_values_and_texts_are_listed_as_they_are():
     assert [t.Listed((True, False)).place(x) for x in (False, True, None)] == [1, 0, None]
     assert [t.Listed(("a", "é"), other=True).place(x) for x in ("A", "e\u0301", "é", None)] == [2, 2, 1, None]
+
+
+@pytest.mark.parametrize("axes", [1, 2, 7])
+def test_the_shift_of_squares_balances_rows_at_the_centre_and_at_the_ends(axes):
+    """The size of a row in L2 is that of the centre, and less than that of all numbers by themselves."""
+    made = tuple(
+        t.Axis(f"x{i}", f"x{i}", t.ValueGrid(0, -16, 16), int(square_share(axes) * 256)) for i in range(axes)
+    )
+    body = t.CrossMoments("c", made, 1, tuple(combinations_with_replacement(range(axes), 2))).body
+    scales = body.split(t.Norm.L2)
+    assert body.size(t.Norm.L2, scales) == 4 * axes * square_share(axes) ** 2
+    assert body.size(t.Norm.L2, scales) < weighted(
+        t.Norm.L2, [int(s) for s in body.linf_sensitivities], scales
+    )
+
+
+def test_weights_and_answers_add_what_they_say():
+    fine = t.WeightedSum("w", "w", 2, t.WeightGrid(0, 5), "x", t.ValueGrid(0, -4, 4), 2)
+    for w, x in product(range(6), range(-4, 5)):
+        assert fine.row({"w": w, "x": x}) == (w, (w * x + 2) // 4)
+    plain = t.WeightedSum("w", "w", 2, t.WeightGrid(0, 5), "x", t.ValueGrid(0, -3, 3), 0)
+    rows = [{"w": 2, "x": 3}, {"w": 1, "x": 3}, {"w": 4, "x": None}]
+    assert plain.contribution(rows) == Counter({"w.weight": 2, "w.sum": 6})
+    once = t.WeightsInBins("x", "x", 1, EDGES, -3, **WEIGHTS, once=True)
+    rows = [{"x": 0.5, "w": 2}, {"x": 1.5, "w": 1}, {"x": 7, "w": None}, {"x": None, "w": 3}]
+    assert once.contribution(rows) == Counter({"x.bin0": 8, "x.bin1": 4})  # of 16: 2/4 and 1/4
+    yes = CLAIMS["answers"][0][0]
+    assert {(r["s"], r["a"]) for r in ANSWERS if yes.contribution([r])} == {(0, True), (1, True)}
 
 
 def test_what_cannot_be_is_refused():

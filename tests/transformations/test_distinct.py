@@ -4,8 +4,10 @@ import random
 from collections import Counter
 from itertools import chain, combinations, combinations_with_replacement, product
 
+import pyarrow as pa
 import pytest
 
+from sfumato.engines.duckdb.distinct_values import matched
 from sfumato.framework import WHOLE
 from sfumato.transformations import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.distinct_values import max_matched
@@ -76,6 +78,19 @@ def test_a_matching_is_the_largest():
         most = rng.randint(1, 3)
         sets = [frozenset(rng.sample("abcde", rng.randint(0, 4))) for _ in range(rng.randint(0, 4))]
         assert max_matched(sets, most) == by_brute_force(sets, most)
+
+
+def test_engines_have_the_same_matching():
+    rng = random.Random(7)
+    for _ in range(60):
+        most, groups = rng.randint(1, 3), []
+        for _ in range(rng.randint(1, 6)):
+            values = range(rng.choice([3, 12, 40]))
+            groups.append(
+                [rng.sample(values, rng.randint(1, min(9, len(values)))) for _ in range(rng.randint(0, 20))]
+            )
+        found = matched(pa.array(groups, pa.list_(pa.list_(pa.uint64()))), most)
+        assert found.to_pylist() == [max_matched(map(set, sets), most) for sets in groups]
 
 
 def test_shares_never_count_more_than_a_matching():

@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import ParameterError
-from sfumato.transformations import Lattice
+from sfumato.transformations import Lattice, QuantileTree
 
 steady = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 
@@ -87,3 +88,26 @@ def test_bounds_that_are_next_to_each_other_have_places(lower, upper):
         place = lattice.place(value)
         assert lattice.first <= place <= lattice.last
         assert lower <= lattice.value(place) <= upper and lattice.place(lattice.value(place)) == place
+
+
+BOUNDS = [(-5.0, 3.0), (-1e300, 1e300), (0.1, 0.1000001)]
+
+
+def leaf(tree, value):
+    """The definition, in Python's own floats, one operation after the other."""
+    clamped = min(max(value, tree.lower), tree.upper)
+    return min(int((clamped - tree.lower) * tree.factor), 65_535)
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+@given(st.lists(st.floats(allow_nan=False), max_size=8), st.lists(st.floats(0, 1), max_size=8))
+def test_leaves_of_many_values_are_those_of_each(bounds, values, shares):
+    lower, upper = bounds
+    tree = QuantileTree("x", "x", rows=1, lower=lower, upper=upper, exponent=-1)
+    inside = [lower + share * (upper - lower) for share in shares]
+    values += [*inside, *bounds, -0.0, math.inf, -math.inf, math.nextafter(upper, -math.inf)]
+    expected = [leaf(tree, value) for value in values]
+    assert tree.all_leaves(np.array(values)).tolist() == expected
+    assert [tree.leaf(value) for value in values] == expected
+    assert {0, 65_535} <= set(expected)

@@ -119,6 +119,14 @@ def test_bytes_are_equal_for_equal_records_only(one, other):
     assert group_key(one) == one or "nan" in repr(one).lower()
 
 
+@pytest.mark.long
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(one=st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions()), other=st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions()))  # fmt: skip
+def test_numbers_sort_as_numbers(one, other):
+    if one < other:
+        assert ordered_bytes(one) < ordered_bytes(other)
+
+
 def test_groups_that_a_unit_keeps_do_not_depend_on_other_units():
     own, others = [Row(1, "a", {}), Row(1, "b", {})], [Row(unit, "b", {}) for unit in (0, 2, 3)]
     bounding = bound_groups(1, order=lambda unit, key: 0)

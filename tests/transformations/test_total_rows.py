@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, permutations, product
 from typing import Any
 
 import pytest
@@ -110,6 +110,18 @@ def partitions(total: int, most: int) -> Iterator[list[int]]:
     for first in range(min(total, most), 0, -1):
         for rest in partitions(total - first, first):
             yield [first, *rest]
+
+
+def test_the_order_of_rows_decides_nothing() -> None:
+    rows = [
+        t.Row(1, "a", {"x": 1}),
+        t.Row(1, "a", {"x": 1.0}),
+        t.Row(1, "b", {"x": None}),
+        t.Row(1, "a", {"x": 2}),
+    ]
+    for order in (lambda *row: 0, lambda unit, key, values, copy: copy):
+        chain = t.bound_total_rows(2, order=order)
+        assert len({str(sorted(chain(list(p)).items())) for p in permutations(rows)}) == 1
 
 
 def test_rows_of_other_groups_take_no_place() -> None:
