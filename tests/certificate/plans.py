@@ -91,6 +91,9 @@ PLANS = {
     "laplace threshold": release(
         part([UNITS], independent("laplace", units=2), keys="private", selection=threshold(30), **SMALL)
     ),
+    "discrete threshold": release(
+        part([UNITS], independent("discrete_laplace", units=2), keys="private", selection=threshold(30), **SMALL)
+    ),
     "gaussian threshold": release(
         part([UNITS], independent("gaussian", units=6), keys="private", selection=threshold(31), **SMALL)
     ),
@@ -163,6 +166,7 @@ def _tight(description, delta):
 
 for _name, _delta in {
     "laplace threshold": "648/1000000000",
+    "discrete threshold": "628/1000000000",
     "gaussian threshold": "1797/1000000000",
     "k-norm threshold": "499/1000000000",
     "centred": "267/10000000000",

@@ -21,7 +21,7 @@ from sfumato.measurements.candidate_selection import peel, peel_limited
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.measurements.int128_array import int64_values
 from sfumato.measurements.quantile_choice import QuantileChoice, Target
-from sfumato.noise import Gaussian, Laplace
+from sfumato.noise import DiscreteLaplace, Gaussian
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
@@ -34,7 +34,7 @@ from tests.faults.questions import QUESTIONS
 
 pytestmark = pytest.mark.noise_cannot_matter("words are seeded, and draws are compared with the same ones")
 
-LAWS: dict[str, Any] = {"laplace": Laplace, "gaussian": Gaussian}
+LAWS: dict[str, Any] = {"discrete_laplace": DiscreteLaplace, "gaussian": Gaussian}
 PLANNED = [
     n for n, (_, options) in QUESTIONS.items() if not {"share", "auto_share", "diagnostics"} & {*options}
 ]

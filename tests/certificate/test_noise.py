@@ -363,13 +363,19 @@ def far_tail(reach, count, units):
     return true
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_tails_of_independent_noise(law):
-    described = part([UNITS], independent(law, units=3), selection=threshold(11), keys="private")
-    found = lone_chance(read(described, "part"))
+@pytest.mark.parametrize("scale", ["1/3", "3", "1000000"])
+@pytest.mark.parametrize("law", ["laplace", "discrete_laplace", "gaussian"])
+def test_tails_of_independent_noise(law, scale):
+    noise = {"shape": "independent", "law": law, "scales": {"units": scale}}
+    found = lone_chance(read(part([UNITS], noise, selection=threshold(11), keys="private"), "part"))
     with mp.workdps(60):
-        reach = mp.mpf(9.5) / 3
-        true = mp.exp(-reach) / 2 if law == "laplace" else mp.ncdf(-reach)
+        b = mp.mpf(Fraction(scale).numerator) / Fraction(scale).denominator
+        r = mp.exp(-1 / b)  # the sum of r^n from 10 on, over that of all r^|n|
+        true = {
+            "laplace": mp.exp(-9.5 / b) / 2,
+            "discrete_laplace": r**10 / (1 - r) / (1 + 2 * r / (1 - r)),
+            "gaussian": mp.ncdf(-9.5 / b),
+        }[law]
         assert true <= mp.mpf(found.numerator) / found.denominator <= true * (1 + mp.mpf(10) ** -40)
 
 

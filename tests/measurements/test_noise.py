@@ -13,11 +13,11 @@ from sfumato.exact import root_up
 from sfumato.measurements import NOISES, NoiseKind, centred_gaussian, gaussian, k_norm, laplace
 from sfumato.measurements.correlated_noise import centred_noise, k_norm_noise
 from sfumato.measurements.int128_array import Int128Array
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import DiscreteLaplace, Gaussian, SeededWords
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 
-KINDS = pytest.mark.parametrize("make, law", [(laplace, Laplace), (gaussian, Gaussian)])
+KINDS = pytest.mark.parametrize("make, law", [(laplace, DiscreteLaplace), (gaussian, Gaussian)])
 
 UNIT = fw.AtomDomain(float, 0, 1)
 
@@ -103,13 +103,13 @@ def test_which_groups_hold_anybody_does_not_show(make, law):
 
 def test_the_sampler_behind_it_is_the_secure_one(monkeypatch):
     seen = []
-    honest = Laplace.rounded
+    honest = DiscreteLaplace.rounded
 
     def watched(self, n, words=None):
         seen.append(words)
         return honest(self, n, SeededWords(1))
 
-    monkeypatch.setattr(Laplace, "rounded", watched)
+    monkeypatch.setattr(DiscreteLaplace, "rounded", watched)
     laplace(2)(0)
     assert seen == [None]  # None: this thread's secure words
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import ParameterError
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SeededWords
 from sfumato.noise.laws import RoundedNoise
 from sfumato.noise.noise_sums import NoiseSum, log10_outside
 
@@ -150,8 +150,72 @@ def test_bad_draws(law):
     assert law(2**57).rounded(2).shape == (2,)
 
 
+# Discrete Laplace noise: P(X = m) is tanh(1 / 2b) r^|m| with r = e^(-1 / b).
+
+discrete_scales = [10**-6, "1/50", "1/3", 1, "3.3", 1000, 2**40, 2**57]
+
+
+def _beyond(law, m):
+    """P(X > m) for whole m, by mpmath: masses are a geometric series on either side of 0."""
+    r = mpmath.exp(-1 / _mpf(law.scale))
+    return r ** (m + 1) / (1 + r) if m >= 0 else 1 - r**-m / (1 + r)
+
+
+@pytest.mark.parametrize("scale", discrete_scales)
+def test_the_discrete_law_against_mpmath(scale):
+    law = DiscreteLaplace(scale)
+    b = _mpf(law.scale)
+    sizes = [0, 1, 2, 7, int(3 * law.scale), int(50 * law.scale)]
+    for m in [*sizes, *(-m for m in sizes)]:
+        assert _close(law.sf(m), _beyond(law, m)) and law.sf(m) == law.sf(m + 0.25) == law.rounded_sf(m)
+        assert _close(law.cdf(m), _beyond(law, -m - 1)) and law.cdf(m) == law.rounded_cdf(m)
+        mass = mpmath.tanh(1 / (2 * b)) * mpmath.exp(-abs(m) / b)
+        assert math.isclose(law.rounded_pmf(m), mass, rel_tol=1e-13, abs_tol=1e-300)
+        low, high = law.tail_bounds(m)
+        assert _mpf(low) <= _beyond(law, m) <= _mpf(high) <= _mpf(low) + mpmath.mpf(2) ** -63
+        if m > 0:
+            assert log10_outside(law, m + 0.2) == pytest.approx(
+                float(mpmath.log10(2 * _beyond(law, m))), rel=1e-12
+            )
+    assert math.isclose(
+        law.standard_deviation, 1 / (mpmath.sqrt(2) * mpmath.sinh(1 / (2 * b))), rel_tol=1e-15, abs_tol=1e-300
+    )
+
+
+@pytest.mark.parametrize("scale", discrete_scales[:-1])  # of the last, whole numbers are no floats
+def test_discrete_quantiles_and_tolerances_are_the_nearest(scale):
+    law = DiscreteLaplace(scale)
+    for p in ("1e-300", "1e-9", "0.3", "0.499", "0.6", "0.999"):
+        x = int(law.tail_quantile(Fraction(p)))
+        assert _beyond(law, x) <= _mpf(p) < _beyond(law, x - 1) and law.quantile(Fraction(p)) == -x
+    for k in ("0.01", 5, 300):
+        chance = mpmath.mpf(10) ** -_mpf(k)
+        t = law.rounded_tolerance(k)
+        assert 2 * _beyond(law, t) <= chance and (t == 0 or 2 * _beyond(law, t - 1) > chance)
+        assert law.tolerance(k) == float(t)
+        if k != 300:
+            t = int(law.complementary_tolerance(k))
+            assert t == 0 or 1 - 2 * _beyond(law, t - 1) <= chance
+            assert 1 - 2 * _beyond(law, t) > chance
+    t = law.rounded_half_width("0.95")
+    assert 2 * _beyond(law, t) <= _mpf("0.05") and (t == 0 or 2 * _beyond(law, t - 1) > _mpf("0.05"))
+
+
+@pytest.mark.parametrize("scale", [10**-6, "1/3", 2, "1e3", 2**57])
+def test_a_discrete_draw_is_near_its_real_one(scale):
+    """Laplace and discrete noise of the same words are at most half a step and the shift apart."""
+    law, real, words = DiscreteLaplace(scale), Laplace(Fraction(scale)), 2000
+    assert 0.5 <= law.rounding <= 1 and real.rounding == 0.5
+    drawn = law.rounded(words, SeededWords(7))
+    signed = SeededWords(7).take(words).view(np.int64).tolist()
+    for x, w in zip(drawn.tolist(), signed, strict=True):
+        u = (mpmath.mpf(~w if w < 0 else w) + mpmath.mpf(0.5)) / 2**63
+        size = -mpmath.log(u) * _mpf(real.scale)
+        assert abs(abs(x) - size) <= law.rounding + _mpf(real.scale) * mpmath.mpf(2) ** -50
+
+
 @mpmath.workdps(60)
-@pytest.mark.parametrize("law", [Laplace(b) for b in ("0.0001", "0.3", 10**6)] + [Gaussian(s) for s in ("0.4", "1.9", 9)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("law", [of(b) for of in (Laplace, DiscreteLaplace) for b in ("0.0001", "0.3", 10**6)] + [Gaussian(s) for s in ("0.4", "1.9", 9)], ids=str)  # fmt: skip
 def test_variance_and_exponent_against_mpmath(law):
     noise = RoundedNoise(law)
     unit = mpmath.mpf(law.unit.numerator) / law.unit.denominator
@@ -159,17 +223,15 @@ def test_variance_and_exponent_against_mpmath(law):
     def mass(m):
         m = abs(m)
         if isinstance(law, Laplace):
-            return (
-                mpmath.exp(-m / unit) * mpmath.sinh(1 / (2 * unit)) if m else -mpmath.expm1(-1 / (2 * unit))
-            )
+            return height * mpmath.exp(-m / unit) if m else 1 - 2 * height * q / (1 - q)
         tail = [
             mpmath.erfc((m + h) / unit / mpmath.sqrt(2)) / 2 for h in (-mpmath.mpf(1) / 2, mpmath.mpf(1) / 2)
         ]
         return tail[0] - tail[1]
 
     if isinstance(law, Laplace):
-        q = mpmath.exp(-1 / unit)
-        variance = 2 * mpmath.sinh(1 / (2 * unit)) * q * (1 + q) / (1 - q) ** 3
+        q, height = mpmath.exp(-1 / unit), (mpmath.tanh if law.discrete else mpmath.sinh)(1 / (2 * unit))
+        variance = 2 * height * q * (1 + q) / (1 - q) ** 3
     else:
         variance = 2 * sum(m * m * mass(m) for m in range(1, int(40 * unit) + 40))
     assert math.isclose(noise.variance, variance, rel_tol=1e-12, abs_tol=1e-300)
@@ -177,7 +239,7 @@ def test_variance_and_exponent_against_mpmath(law):
         s = mpmath.mpf(part) * (1 / unit if isinstance(law, Laplace) else 8 / max(unit, 1))
         if isinstance(law, Laplace):
             up, down = q * mpmath.exp(s), q * mpmath.exp(-s)
-            total = mass(0) + mpmath.sinh(1 / (2 * unit)) * (up / (1 - up) + down / (1 - down))
+            total = mass(0) + height * (up / (1 - up) + down / (1 - down))
         else:
             total = mass(0) + sum(2 * mass(m) * mpmath.cosh(m * s) for m in range(1, int(40 * unit) + 80))
         given, truth = float(noise.exponent(np.array([float(s)]))[0]), float(mpmath.log(total))
@@ -194,7 +256,7 @@ def test_a_laplace_exponent_ends_at_its_reach():
 
 # Sums.
 
-LAWS = {"laplace": Laplace, "gaussian": Gaussian}
+LAWS = {"laplace": Laplace, "discrete": DiscreteLaplace, "gaussian": Gaussian}
 
 
 @pytest.mark.parametrize("kind", LAWS)

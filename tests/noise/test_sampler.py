@@ -2,7 +2,7 @@
 
 The contract that is recomputed here: a first word, read as signed w, gives the sign and 63 bits of U (w, or ~w
 if negative); every further word gives 64 more. The draw is the integer k with T((k + 1/2) / scale) < U <
-T((k - 1/2) / scale), T the two-sided tail. A call takes its first words first, then further ones, in order,
+T((k - 1/2) / scale), T the two-sided tail; of discrete Laplace noise with P(|X| > k) < U < P(|X| >= k). A call takes its first words first, then further ones, in order,
 and only as long as the bits so far leave two integers.
 """
 
@@ -16,22 +16,26 @@ import gmpy2
 import numpy as np
 import pytest
 
-from sfumato.noise import FixedWords, Gaussian, Laplace, SeededWords, rounded_sampler
+from sfumato.noise import DiscreteLaplace, FixedWords, Gaussian, Laplace, SeededWords, rounded_sampler
 from sfumato.noise.rounded_sampler import Buffers, ExactDraws, Sampler, largest_integer
 from sfumato.noise.standard_laws import gaussian, laplace
 
-laws = [Laplace, Gaussian]
+laws = [Laplace, DiscreteLaplace, Gaussian]
 
 scales = [Fraction(1, 3), Fraction(33, 10), 1000, 2**30, 2**50]
 
 
-def _tail(law, y: Fraction, bits: int, extra: int):
-    """Enclose T(y) 2^bits, y > 0, to within a few times 2^-extra."""
-    ends = []
+def _tail(law, scale: Fraction, m: int, bits: int, extra: int):
+    """Enclose the chance of more than m, times 2^bits, to within a few times 2^-extra."""
+    ends, y = [], (m + (1 if law is DiscreteLaplace else Fraction(1, 2))) / Fraction(scale)
     for rounding, other in ((gmpy2.RoundDown, gmpy2.RoundUp), (gmpy2.RoundUp, gmpy2.RoundDown)):
         outer, inner = (gmpy2.context(precision=bits + extra, round=r) for r in (rounding, other))
         z = inner.div(y.numerator, y.denominator)
-        end = outer.exp(inner.minus(z)) if law is Laplace else outer.erfc(inner.div(z, outer.sqrt(2)))
+        end = outer.erfc(inner.div(z, outer.sqrt(2))) if law is Gaussian else outer.exp(inner.minus(z))
+        if law is DiscreteLaplace:  # and the part of all masses that are not on one side of 0
+            one = Fraction(1 / Fraction(scale))
+            less = inner.exp(outer.minus(outer.div(one.numerator, one.denominator)))
+            end = outer.mul_2exp(outer.div(end, inner.add(1, less)), 1)
         ends.append(outer.mul_2exp(end, bits))
     return ends
 
@@ -45,7 +49,7 @@ def _floor(law, scale: Fraction, m: int, bits: int = 63) -> int:
         return -1
     extra = 24
     while True:
-        low, high = _tail(law, (m + Fraction(1, 2)) / Fraction(scale), bits, extra)
+        low, high = _tail(law, scale, m, bits, extra)
         exact = gmpy2.context(precision=bits + extra)  # int() alone would round to nearest
         below, above = int(exact.floor(low)), int(exact.floor(high))
         if below == above:
@@ -94,7 +98,7 @@ def _counts(law, scale) -> int:
     # Each distinct magnitude costs the reference a few tails; erfc far out is slow.
     if scale <= 1:
         return 1_000_000
-    return 500_000 if scale <= 1000 else 60_000 if law is Laplace else 25_000
+    return 500_000 if scale <= 1000 else 25_000 if law is Gaussian else 60_000
 
 
 @pytest.mark.parametrize("share", [10, pytest.param(1, marks=pytest.mark.long)])
@@ -179,8 +183,8 @@ def test_all_zeros_and_all_ones(law, scale):
 @pytest.mark.parametrize("law", laws)
 def test_values_beyond_int64_saturate(law):
     # At scale 2^57, the real value passes 2^63 where U < exp(-64), or erfc(64 / sqrt 2) = 2^-2961.
-    word, bound = (0, largest_integer) if law is Laplace else (2**64 - 1, -largest_integer)
-    zeros = [0] * (2 if law is Laplace else 47)
+    word, bound = (2**64 - 1, -largest_integer) if law is Gaussian else (0, largest_integer)
+    zeros = [0] * (47 if law is Gaussian else 2)
     assert law(2**57).rounded(1, FixedWords([word, *zeros], then=SeededWords(3)))[0] == bound
 
 
@@ -196,7 +200,7 @@ def test_sizes_do_not_matter(law):
 
 def _without_table(law, scale, draws=300):
     """The same draws settled one by one, and by the table."""
-    few, many = Sampler(law.standard, Fraction(scale)), Sampler(law.standard, Fraction(scale))
+    few, many = (Sampler(law.standard, Fraction(scale), law.discrete) for _ in range(2))
     few._before_table, many._before_table = draws, 0
     return few.draw(draws, SeededWords(5)), many.draw(draws, SeededWords(5))
 

@@ -143,7 +143,7 @@ class Advised(Spelled):
     >>> long = visits.filter("minutes > 60").agg(people=sf.count_units())
     >>> one = sf.advise(visits, {"long": long}, epsilon=2).questions["long"]
     >>> one.epsilon, one.noise, round(one.errors["people"], 3)
-    (Fraction(2, 1), 'laplace', 0.707)
+    (Fraction(2, 1), 'laplace', 0.602)
     """
 
     name: str
@@ -319,9 +319,9 @@ class Advice(TextCard, ResultTable):
         >>> curves = advice.curves().to_pandas()
         >>> curves[curves["question"] == "long"][["choice", "value", "error", "advised"]].round(2).tail(3)
              choice  value  error  advised
-        12  epsilon   0.50   1.50    False
+        12  epsilon   0.50   1.52    False
         13  epsilon   0.75   1.00     True
-        14  epsilon   1.00   0.75    False
+        14  epsilon   1.00   0.74    False
         """
         columns: dict[str, list[Any]] = {
             name: [] for name in ("question", "choice", "value", "error", "noise", "advised")

@@ -22,7 +22,7 @@ from sfumato.exact import Number, as_written, positive_int, root_down, root_up, 
 from sfumato.exact.outward_rounding import exp_bounds
 from sfumato.measurements.candidate_selection import MAX_PEELS, checked_k, margin_for
 from sfumato.names import SuggestingArguments, foreign_names
-from sfumato.noise import Gaussian, Laplace, Words
+from sfumato.noise import DiscreteLaplace, Gaussian, Words
 from sfumato.plan.explanation import cautions
 from sfumato.plan.plan import Plan
 from sfumato.plan.serialization import DetachedEngine
@@ -126,8 +126,8 @@ class TopExplanation(TextCard):
             )
         if drawn.law is not None:
             lines.append(
-                f"Then show the {name} of these groups, with {type(drawn.law).__name__} noise of standard "
-                f"deviation {float(drawn.law.standard_deviation) * step:.4g}, exactly rounded, for "
+                f"Then show the {name} of these groups, with {drawn.law.title} noise of standard "
+                f"deviation {float(drawn.law.standard_deviation) * step:.4g}, for "
                 f"{float(drawn.share):.0%} of the budget."
             )
         lines.append(
@@ -423,5 +423,5 @@ def make_top_plan(top: Top, epsilon: Fraction, delta: Fraction, share: Fraction)
         scale = made.largest * (root_up(k / (2 * share * rho)) if rho else k / (share * epsilon))
     if scale > LARGEST_SCALE or (margin or 0) >= LARGEST_MARGIN:
         raise BudgetError("the noise would be beyond 64 bits; ask for a larger epsilon or a smaller k")
-    law = (Gaussian(sigma=scale) if rho else Laplace(scale=scale)) if scale else None
+    law = (Gaussian(sigma=scale) if rho else DiscreteLaplace(scale=scale)) if scale else None
     return Plan(top, epsilon, delta, replace(made, law=law, margin=margin))

@@ -123,7 +123,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         >>> question = visits.bound(rows=1).agg(n=sf.count(), minutes=minutes)
         >>> for one in (question, question.weigh(n=4)):
         ...     print({name: round(of) for name, of in one.plan(epsilon=1, noise="laplace").expected.items()})
-        {'n': 3, 'minutes': 240}
+        {'n': 3, 'minutes': 239}
         {'n': 2, 'minutes': 437}
         """
         return replace(self, _weights=tuple((dict(self._weights) | weights).items()))

@@ -169,7 +169,7 @@ def _largest(part: Description) -> tuple[Loss, Fraction]:
 def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
     """Return what noise of one law loses of numbers that move."""
     ratio = distance / noise["scale"]
-    return pure(ratio, times) if noise["law"] == "laplace" else Loss(mu_squared=times * ratio**2)
+    return Loss(mu_squared=times * ratio**2) if noise["law"] == "gaussian" else pure(ratio, times)
 
 
 def _survey(part: Description) -> tuple[Loss, Fraction]:

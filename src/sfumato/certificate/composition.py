@@ -131,14 +131,17 @@ def any_of_many(chance: Fraction, times: int) -> Fraction:
         return min(times * chance, 1 - Fraction(max(none, Decimal(0))))
 
 
-def tail_above(law: str, x: Fraction) -> Fraction:
-    """Return a bound of the chance that noise of scale 1 is above x, which is at least 0.
+def tail_above(law: str, x: Fraction, scale: Fraction) -> Fraction:
+    """Return a bound of the chance that noise is above x times its scale, a half more than a whole number.
 
     Args:
-        law: "laplace" or "gaussian".
-        x: a number.
+        law: "laplace", "discrete_laplace" or "gaussian".
+        x: a number above 0.
+        scale: of the noise.
     """
-    found = _tail(decimal(x)) if law == "gaussian" else (-decimal(x)).exp() / 2
+    # With a half step, e^(-n / scale) / (1 + e^(-1 / scale)) for the next whole number n; without, e^-x / 2.
+    half = decimal(1 / scale) / 2 if law == "discrete_laplace" else Decimal(0)
+    found = _tail(decimal(x)) if law == "gaussian" else (-decimal(x) - half).exp() / (1 + (-2 * half).exp())
     return widened(found, found)
 
 

@@ -21,7 +21,7 @@ description.one_answer neighbours version:version unit:text @claim parts:survey+
 limit keys:'public'|'private'|'brought' shown:count? per_unit:count? total_rows:count? beyond:'sample'|'scale'
 range lower:steps upper:steps
 picks rate:positive picks:count candidates:count? margin:whole?
-law law:'laplace'|'gaussian' scale:positive
+law law:'laplace'|'discrete_laplace'|'gaussian' scale:positive
 part.groups kind @claim groups:limit statistics:statistic+ choices:choice* noise:noise selection:selection?
 part.largest_groups kind @claim keys:'public'|'private' @range @picks noise:law?
 survey kind:'survey' @claim one:positive_steps strata:count @law
@@ -46,7 +46,7 @@ statistic.vector kind name:text length:count radius:positive_steps ball:'l1'|'l2
 statistic.margin kind @number rows:count rank:share bits:bits
 choice.quantiles kind name:text rows:count one:positive_steps scale:positive targets:target+
 target rank:share within:flag
-noise.independent shape law:'laplace'|'gaussian' scales:positive%
+noise.independent shape law:'laplace'|'discrete_laplace'|'gaussian' scales:positive%
 noise.k_norm shape joint:flag body:'cone'|'cube' units:flag order:text+ scales:positive%
 noise.centred_gaussian shape scales:positive% counts:count_weight+ common:positive fine_bits:bits
 count_weight name:text weight:count

@@ -215,8 +215,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         return _k_norm(noise, coordinates, limits)
     shifts = [shift(statistic, scales) for statistic in statistics]
     if noise["shape"] == "independent":
-        gaussian = noise["law"] == "gaussian"
-        return Loss(mu_squared=limits.l2(shifts)) if gaussian else limits.laplace(shifts)
+        return Loss(mu_squared=limits.l2(shifts)) if noise["law"] == "gaussian" else limits.laplace(shifts)
     require(limits.shown and not limits.total_rows, "noise.shape", "expected public keys and no total_rows")
     if "series" in noise:
         steps = noise["steps"] if "steps" in noise else len(noise["weights"])
@@ -350,7 +349,7 @@ def lone_chance(part: Description) -> Fraction:
     # 1 + round(Z) reaches a whole threshold where Z reaches it less 3/2.
     reach = Fraction(2 * rule["threshold"] - 3, 2) / noise["scales"][rule["name"]]
     if noise["shape"] == "independent":
-        return tail_above(noise["law"], reach)
+        return tail_above(noise["law"], reach, noise["scales"][rule["name"]])
     own = noise["shape"] == "k_norm" and not noise["joint"] and noise["order"][0] == rule["name"]
     require(own, "selection.name", "the tail of this noise is unknown")
     return k_norm_tail(reach, len(noise["order"]) - noise["units"], noise["units"])

@@ -382,7 +382,7 @@ def _told(release: Release | TopRelease) -> list[str]:
     """Return the noise and the groups of any release for the caption of its printed table."""
     if isinstance(release, Release):
         return noise_and_groups(release)
-    noise = [f"{type(law).__name__} noise" for law in release.plan.laws.values()]
+    noise = [f"{law.title} noise" for law in release.plan.laws.values()]
     return [*noise, f"groups: {largest_told(release, release.to_arrow().num_rows)}"]
 
 

@@ -1,4 +1,4 @@
-"""Independent noise: Laplace and Gaussian noise on exact numbers: alone, in vectors, and by group."""
+"""Independent noise, discrete Laplace or Gaussian, of exact numbers: alone, in vectors, and by group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sfumato.framework import (
 )
 from sfumato.framework.domains import check_length
 from sfumato.names.suggestions import suggest_arguments
-from sfumato.noise import Gaussian, Laplace
+from sfumato.noise import DiscreteLaplace, Gaussian, Laplace
 from sfumato.noise.rounded_sampler import largest_scale
 from sfumato.transformations.grid import Grid
 
@@ -199,12 +199,12 @@ class IndependentNoise(Spelled):
         """
         laws = zip(names, self.laws, strict=True)
         scales = {name: str(law.unit) for name, law in laws}
-        return {"shape": "independent", "law": self.kind.law.__name__.lower(), "scales": scales}
+        return {"shape": "independent", "law": self.laws[0].name, "scales": scales}
 
 
 @suggest_arguments
 def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
-    """Add exactly rounded, independent Laplace noise.
+    """Add independent discrete Laplace noise: z steps with a probability proportional to e^(-|z| / scale).
 
     Args:
         scale: number greater than 0, in the unit of the values; for integers by group a sequence with
@@ -226,8 +226,7 @@ def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Meas
     (Fraction(1, 2), Fraction(1, 1))
 
     Source:
-        Dwork, McSherry, Nissim, Smith 2006, Laplace mechanism; rounding is post-processing, because
-        the statistic is a whole number of steps. Proof: docs/proofs/laplace.md.
+        Ghosh, Roughgarden and Sundararajan 2012, geometric mechanism. Proof: docs/proofs/laplace.md.
     """
     return NOISES["laplace"].measurement(scale, domain, keys)
 
@@ -298,6 +297,6 @@ def _law_adder(
 
 
 NOISES = {
-    "laplace": NoiseKind("laplace", Norm.L1, Laplace, PureDP()),
+    "laplace": NoiseKind("laplace", Norm.L1, DiscreteLaplace, PureDP()),
     "gaussian": NoiseKind("gaussian", Norm.L2, Gaussian, GaussianDP()),
 }

@@ -466,7 +466,7 @@ class StratifiedProportion(Isolated, Displayed):
                 f"Public: who was asked ({asked:,} respondents), their strata ({len(self.strata)}) and the "
                 f"strata's populations ({population:,} in all).",
                 "1. Count the yes-answers in each stratum; a missing answer counts as no.",
-                f"2. Add exactly rounded {type(self.law).__name__} noise of standard deviation "
+                f"2. Add {self.law.title} noise of standard deviation "
                 f"{self.law.standard_deviation:.4g} to each count.",
                 "3. Weigh each stratum's noisy share of yes by its population.",
                 "4. Interval: leave out proportions under which a result this far off would be too "
@@ -480,7 +480,7 @@ class StratifiedProportion(Isolated, Displayed):
             ("95% interval", f"{low:.4f} to {high:.4f}, of the sample and of the noise"),
             ("standard error", f"{self.standard_error:.4f}"),
             ("spent", f"epsilon {epsilon:g}, delta {delta:g}, for the answer of each respondent"),
-            ("noise", f"{type(self.law).__name__}, exactly rounded, on the yes-answers of each stratum"),
+            ("noise", f"{self.law.title}, exactly rounded, on the yes-answers of each stratum"),
         ]
         sizes = zip(self.design.sample_sizes, self.design.strat_sizes, self.counts, strict=True)
         rows = [
@@ -592,7 +592,7 @@ def stratified_proportion(
 def _described(strata: int, epsilon: Fraction, delta: Fraction, law: Law) -> dict[str, Any]:
     """Return the description of a survey's noise for the certificate."""
     claim = {"epsilon": str(epsilon), "delta": str(delta)}
-    noise = {"law": type(law).__name__.lower(), "scale": str(law.unit)}
+    noise = {"law": law.name, "scale": str(law.unit)}
     part = {"kind": "survey", **claim, "one": "1", "strata": strata, **noise}
     return {"version": 1, "unit": "respondent", "neighbours": "one_answer", **claim, "parts": [part]}
 

@@ -1,9 +1,9 @@
-"""Exactly rounded real noise: random words, draws of Laplace and Gaussian noise, their laws, exact coins."""
+"""Exactly drawn noise: random words, draws of Laplace and Gaussian noise, their laws, exact coins."""
 
 from typing import TYPE_CHECKING
 
 from sfumato.names import face
-from sfumato.noise.laws import Gaussian, Laplace, Law
+from sfumato.noise.laws import DiscreteLaplace, Gaussian, Laplace, Law
 from sfumato.noise.random_words import (
     FixedWords,
     KeyedWords,
@@ -16,6 +16,7 @@ from sfumato.noise.random_words import (
 )
 
 __all__ = [
+    "DiscreteLaplace",
     "FixedWords",
     "Gaussian",
     "KeyedWords",

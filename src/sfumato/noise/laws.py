@@ -1,4 +1,4 @@
-"""Laws of real noise, Laplace and Gaussian: densities' tails, quantiles, tolerances, and the rounded laws."""
+"""Laws of noise: Laplace and Gaussian, real and rounded, and discrete Laplace: tails, quantiles and more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfumato.exact.outward_rounding import convert, directed, exactly, exponent,
 from sfumato.exact.root_finding import first_whole_near
 from sfumato.noise.random_words import Words, source_of
 from sfumato.noise.rounded_sampler import largest_scale, sampler
-from sfumato.noise.standard_laws import Standard, gaussian, laplace
+from sfumato.noise.standard_laws import Standard, discrete_shift, discrete_tail, gaussian, laplace
 
 Floats = NDArray[np.float64]
 Scalar = int | float | Fraction
@@ -126,7 +126,7 @@ _of_each, _of_each_whole = _elementwise(each), _elementwise(each_whole)
 
 
 class Law(Isolated, ABC):
-    """A symmetric law of real noise Z = scale * (a standard law), in any unit.
+    """A symmetric law of noise Z: scale * (a standard law), in any unit, or the discrete Laplace law.
 
     Methods that are called `rounded...` are about R, which is Z rounded to the nearest integer.
 
@@ -136,6 +136,8 @@ class Law(Isolated, ABC):
 
     standard: ClassVar[Standard]
     unit_name: ClassVar[str]
+    title: ClassVar[str]
+    discrete: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.unit_name}={self.unit})"
@@ -148,6 +150,18 @@ class Law(Isolated, ABC):
     def unit(self) -> Fraction:
         """The factor of the standard law: Laplace's scale, Gauss's standard deviation."""
         return cast(Fraction, getattr(self, self.unit_name))
+
+    @property
+    @unaffected
+    def name(self) -> str:
+        """The law's name in a description for the certificate."""
+        return self.title.lower().replace(" ", "_")
+
+    @property
+    @unaffected
+    def rounding(self) -> float:
+        """The largest distance between R and a real variable of the standard law times the unit."""
+        return 0.5
 
     @property
     @abstractmethod
@@ -176,10 +190,7 @@ class Law(Isolated, ABC):
         """
         if isinstance(x, float) and not np.isfinite(x):
             return x if isnan(x) else float(x < 0)
-        exact = Fraction(x)
-        context = nearest(working_bits)
-        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
-        return to_float(half if exact >= 0 else context.sub(1, half))
+        return self._above(self._place(Fraction(x)))
 
     @_of_each
     def cdf(self, x: Scalar) -> float:
@@ -194,7 +205,9 @@ class Law(Isolated, ABC):
         >>> Gaussian(sigma=1).cdf([-1.0, 0.0, 1.0]).round(3)
         array([0.159, 0.5  , 0.841])
         """
-        return self.sf(-x)
+        if isinstance(x, float) and not np.isfinite(x):
+            return self.sf(-x)
+        return self._above(-self._place(Fraction(x)))
 
     @_of_each
     def tail_quantile(self, p: Scalar) -> float:
@@ -291,7 +304,7 @@ class Law(Isolated, ABC):
         >>> low < Fraction("0.18393972058572116079776188508073") < high
         True
         """
-        exact, bits = as_fraction(x, "x"), positive_int(bits, "bits")
+        exact, bits = self._place(as_fraction(x, "x")), positive_int(bits, "bits")
         if exact == 0:
             return Fraction(1, 2), Fraction(1, 2)
         low, high = (small_fraction(t) / 2 for t in self._outside(abs(exact), bits))
@@ -325,7 +338,7 @@ class Law(Isolated, ABC):
         if unit > largest_scale:
             expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
             raise ParameterError(self.unit_name, unit, expected)
-        return sampler(self.standard, unit).draw(count, source_of(words))
+        return sampler(self.standard, unit, self.discrete).draw(count, source_of(words))
 
     @_of_each_whole
     def rounded_sf(self, m: int) -> float:
@@ -442,6 +455,16 @@ class Law(Isolated, ABC):
 
     # How it is done.
 
+    def _place(self, x: Fraction) -> Fraction:
+        """Return where P(Z > x) is looked up: with discrete noise in the middle between whole numbers."""
+        return x
+
+    def _above(self, x: Fraction) -> float:
+        """Return the law's P(Z > x), correctly rounded."""
+        context = nearest(working_bits)
+        half = context.div_2exp(self._outside(abs(x), working_bits)[0], 1)
+        return to_float(half if x >= 0 else context.sub(1, half))
+
     def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
         """Enclose the law's two-sided tail P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
         return self.standard.tail(rational(x / self.unit), bits)
@@ -492,6 +515,7 @@ class Laplace(Law):
     scale: Fraction
     standard: ClassVar[Standard] = laplace
     unit_name: ClassVar[str] = "scale"
+    title: ClassVar[str] = "Laplace"
 
     def __init__(self, scale: Number) -> None:
         object.__setattr__(self, "scale", positive(scale, "scale"))
@@ -505,6 +529,74 @@ class Laplace(Law):
     def standard_deviation(self) -> float:
         """The standard deviation of the Laplace law, the square root of 2, times the scale."""
         return times_root(self.scale, 2)
+
+    @property
+    @unaffected
+    def log_part(self) -> float:
+        """The logarithm of P(|R| > m) over that of rounded Laplace noise, for whole m: 0."""
+        return 0.0
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class DiscreteLaplace(Laplace):
+    """The discrete (geometric) Laplace law: P(Z = z) is proportional to exp(-|z| / scale), z whole.
+
+    It is the law of |Y| less a shift, at least 0, rounded and with a sign, for Y of the Laplace law of this
+    scale. Quantiles and tolerances are whole: the smallest that are not passed more often.
+
+    Args:
+        scale: greater than 0, taken exactly; epsilon = l1 sensitivity / scale.
+    Raises:
+        ParameterError: scale is not a finite number greater than 0.
+
+    >>> law = DiscreteLaplace(scale=1)
+    >>> [round(law.rounded_pmf(z), 3) for z in (0, 1, 2)], round(law.standard_deviation, 3)
+    ([0.462, 0.17, 0.063], 1.357)
+    >>> law.tolerance(5), law.sf(3.2) == law.sf(3), law.tail_quantile(0.05)
+    (11.0, True, 2.0)
+
+    Source:
+        Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms";
+        docs/noise.md for the draws.
+    """
+
+    title: ClassVar[str] = "discrete Laplace"
+    discrete: ClassVar[bool] = True
+
+    @property
+    def variance(self) -> float:
+        """The variance of the discrete Laplace law, 2 r / (1 - r)^2 with r = exp(-1 / scale)."""
+        return self.standard_deviation**2
+
+    @property
+    def standard_deviation(self) -> float:
+        """The standard deviation of the discrete Laplace law, 1 / (sqrt 2 sinh(1 / (2 scale)))."""
+        context = nearest(working_bits)
+        half = context.div(self.scale.denominator, 2 * self.scale.numerator)
+        return to_float(context.div(1, context.mul(context.sqrt(2), context.sinh(half))))
+
+    @property
+    def rounding(self) -> float:
+        """The largest distance of the discrete Laplace law from Y, which the shift moves as well."""
+        return 0.5 + to_float(discrete_shift(self.scale, working_bits))
+
+    @property
+    def log_part(self) -> float:
+        """The logarithm of P(|R| > m) over that of rounded Laplace noise: -ln cosh(1 / (2 scale))."""
+        context = nearest(working_bits)
+        shift = discrete_shift(self.scale, working_bits)
+        return -to_float(context.div(shift, context.div(self.scale.numerator, self.scale.denominator)))
+
+    def _place(self, x: Fraction) -> Fraction:
+        return math.floor(x) + Fraction(1, 2)
+
+    def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
+        return discrete_tail(int(x + Fraction(1, 2)), self.scale, bits)
+
+    def _magnitude(self, outside: Any, inside: Any) -> Any:
+        context = nearest(working_bits)
+        real = context.sub(super()._magnitude(outside, inside), discrete_shift(self.scale, working_bits))
+        return context.rint(real) if real > 0 else context.plus(0)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -527,6 +619,7 @@ class Gaussian(Law):
     sigma: Fraction
     standard: ClassVar[Standard] = gaussian
     unit_name: ClassVar[str] = "sigma"
+    title: ClassVar[str] = "Gaussian"
 
     def __init__(self, sigma: Number) -> None:
         object.__setattr__(self, "sigma", positive(sigma, "sigma"))
@@ -565,7 +658,9 @@ class RoundedNoise:
         """The variance of the rounded law: about that of the real law and 1/12, which rounding adds."""
         if self.law is None:
             return 0.0
-        if isinstance(self.law, Laplace):
+        if self.law.discrete:
+            whole = self.law.variance
+        elif isinstance(self.law, Laplace):
             # P(R = m) = sinh(1/2b) e^(-|m|/b) for m != 0.
             rest = 1 / float(self.law.scale)
             whole = math.exp(-rest / 2) * (1 + math.exp(-rest)) / math.expm1(-rest) ** 2
@@ -592,7 +687,7 @@ class RoundedNoise:
             return np.zeros_like(s)
         s = s * self.step
         if isinstance(self.law, Laplace):
-            return _laplace(float(self.law.scale), s)
+            return _laplace(float(self.law.scale), self.law.log_part, s)
         if not isinstance(self.law, Gaussian):
             raise AssertionError(self.law)
         half, spread = s / 2, s * s * (self.law.variance / 2)
@@ -607,17 +702,17 @@ class RoundedNoise:
         return np.where(s < NEAR / 2, np.log(total), spread + half)
 
 
-def _laplace(b: float, s: Floats) -> Floats:
+def _laplace(b: float, log_part: float, s: Floats) -> Floats:
     rest = 1 / b
     inside = np.minimum(s, rest * (1 - 1e-9))
-    # sinh(1/2b) e^(-1/b), without overflow for small b.
-    log_factor = math.log(-math.expm1(-rest) / 2) - rest / 2
+    # sinh(1/2b) e^(-1/b), without overflow for small b, times the part that is not 0 otherwise.
+    log_factor = math.log(-math.expm1(-rest) / 2) - rest / 2 + log_part
     with np.errstate(over="ignore", invalid="ignore"):
         up = np.exp(inside) / -np.expm1(inside - rest)
         down = np.exp(-inside) / -np.expm1(-inside - rest)
         # In logarithms where e^s overflows, though the mass there does not.
         far = inside + log_factor - np.log(-np.expm1(inside - rest))
-        near = np.log1p(math.exp(log_factor) * (up + down) - math.exp(-rest / 2))
+        near = np.log1p(math.exp(log_factor) * (up + down) - math.exp(-rest / 2 + log_part))
     found: Any = np.where(inside < 600, near, np.logaddexp(0, far))
     return np.where(s < rest * (1 - 1e-9), found, np.inf)
 

@@ -130,7 +130,7 @@ class NoiseSum:
     @cached_property
     def rounding(self) -> Any:
         """The largest distance by which rounding moves the noise sum."""
-        return sum(abs(w) for w, _ in self.terms) / 2
+        return sum(abs(w) * law.rounding for w, law in self.terms)
 
     def tolerance(self, k: float) -> Any:
         """Return t with P(|noise sum| > t) <= 10^-k.
@@ -239,11 +239,13 @@ def log10_outside(law: Law, x: float) -> float:
     >>> round(log10_outside(Laplace(1), 2302.585093)), round(log10_outside(Gaussian(1), 10.0416376121756), 6)
     (-1000, -23.0)
     """
+    if law.discrete:
+        x = math.floor(x) + 0.5
     if x <= 0:
         return 0.0
     z = x / float(law.unit)
     if isinstance(law, Laplace):
-        return -z / _LN10
+        return (law.log_part - z) / _LN10
     return min(0.0, float(log_tail(z)) + math.log(2)) / _LN10
 
 

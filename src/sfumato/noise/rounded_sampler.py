@@ -32,7 +32,7 @@ from sfumato.dataclass import dataclass
 from sfumato.exact import round_down, round_up
 from sfumato.exact.outward_rounding import nearest, to_float
 from sfumato.noise.random_words import Words
-from sfumato.noise.standard_laws import ExactDraws, Standard, largest_integer
+from sfumato.noise.standard_laws import ExactDraws, Standard, discrete_shift, largest_integer
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -212,24 +212,29 @@ def _row_errors(
 
 
 class Sampler:
-    """A sampler of round(scale * Z), where Z has a standard law.
+    """A sampler of round(scale * Z), where Z has a standard law; or of the discrete Laplace law.
 
     Args:
         standard: the law at scale one.
         scale: in units of the grid, at most 2^57.
+        discrete: whether to draw the discrete Laplace law: magnitudes are less by a shift before rounding.
     """
 
-    def __init__(self, standard: Standard, scale: Fraction) -> None:
+    def __init__(self, standard: Standard, scale: Fraction, discrete: bool = False) -> None:
         self.standard = standard
         self.scale = scale
-        self.exact = ExactDraws(standard, scale)
+        self.exact = ExactDraws(standard, scale, discrete)
         self._scale = float(scale)
+        self._less = to_float(discrete_shift(scale, 128)) if discrete else 0.0
         self._before_table = few  # draws; a matter of speed alone
 
     @cached_property
     def margin(self) -> Fraction:
         """The proven error of the sampler's fast float path, in units of the grid."""
-        return quantile_table(self.standard).margin(self.scale)
+        table = quantile_table(self.standard)
+        # The shift, below 1, is rounded, and so is what is left of the largest magnitude.
+        shifted = Fraction(1.01) * (1 + self.scale * Fraction(table.largest)) / 2**53 if self._less else 0
+        return table.margin(self.scale) + shifted
 
     @cached_property
     def _reach(self) -> float:
@@ -254,7 +259,7 @@ class Sampler:
                 part = out[start : start + block]
                 taken = words.take(len(part)).view(np.int64)
                 buffers.magnitudes(self.standard, table, taken)
-                for i, x in buffers.round_into(part, self._scale, self._reach):
+                for i, x in buffers.round_into(part, self._scale, self._less, self._reach):
                     undecided.append((start + i, int(taken[i]), x))
         for i, word, x in undecided:
             # x is within `margin` (and a last bit) of a half-integer and of the truth, which is thus
@@ -307,12 +312,14 @@ class Buffers:
         np.add(sum_, value, out=sum_)
         return sum_
 
-    def round_into(self, out: Integers, scale: float, reach: float) -> list[tuple[int, float]]:
-        """Round magnitudes times `scale` to draws, and list those farther than `reach` from an integer."""
+    def round_into(self, out: Integers, scale: float, less: float, reach: float) -> list[tuple[int, float]]:
+        """Round magnitudes times `scale`, less `less`; list those farther than `reach` from an integer."""
         size = len(out)
         given, whole, _, distance, x = (row[:size] for row in self._room)
         near = self._near[:size]
         np.multiply(x, scale, out=x)
+        if less:
+            np.subtract(x, less, out=x)
         np.rint(x, out=whole)
         np.subtract(x, whole, out=distance)
         np.absolute(distance, out=distance)
@@ -326,6 +333,6 @@ class Buffers:
 
 
 @lru_cache(maxsize=256)
-def sampler(standard: Standard, scale: Fraction) -> Sampler:
-    """Return the prepared sampler of a standard law at a scale."""
-    return Sampler(standard, scale)
+def sampler(standard: Standard, scale: Fraction, discrete: bool = False) -> Sampler:
+    """Return the prepared sampler of a standard law at a scale, or of the discrete Laplace law."""
+    return Sampler(standard, scale, discrete)

@@ -165,16 +165,46 @@ laplace: Standard = _Laplace()
 gaussian: Standard = _Gaussian()
 
 
+def discrete_tail(whole: int, scale: Fraction, bits: int) -> tuple[Real, Real]:
+    """Enclose the discrete Laplace law's P(|X| >= whole), 2 e^(-whole / scale) / (1 + e^(-1 / scale)).
+
+    Args:
+        whole: at least 1.
+        scale: of the law.
+        bits: the relative width is about 2^-bits.
+    """
+    down, up = directed(bits + 6 + int(whole / scale).bit_length())
+    low, high = _exp_of_minus(rational(whole / scale), down, up)
+    less, more = _exp_of_minus(rational(1 / scale), down, up)
+    return (
+        down.div(down.mul_2exp(low, 1), up.add(1, more)),
+        up.div(up.mul_2exp(high, 1), down.add(1, less)),
+    )
+
+
+def discrete_shift(scale: Fraction, bits: int) -> Real:
+    """Return s = scale ln cosh(1 / (2 scale)), to about 2^-bits.
+
+    With Z of the Laplace law, |Z| less s, rounded and at least 0, has the discrete law of |X|.
+    """
+    context = nearest(bits)
+    power = context.expm1(context.minus(context.div(scale.denominator, scale.numerator)))
+    lost = context.log1p(context.div_2exp(power, 1))
+    return context.add(0.5, context.mul(lost, context.div(scale.numerator, scale.denominator)))
+
+
 class ExactDraws:
     """Exact draws of round(scale * Z), Z of a standard law, settled by comparing U with its tail.
 
     Args:
         standard: the law of Z.
         scale: in units of the grid.
+        discrete: whether to draw the discrete Laplace law in place of the rounded one.
     """
 
-    def __init__(self, standard: Standard, scale: Fraction) -> None:
-        self._standard, self._scale = standard, scale
+    def __init__(self, standard: Standard, scale: Fraction, discrete: bool = False) -> None:
+        self._standard, self._scale, self._discrete = standard, scale, discrete
+        self._shift = discrete_shift(scale, _guess_bits) if discrete else 0
 
     def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
         """Return an exact rounded draw of the standard law for each first word, taking more in order."""
@@ -218,19 +248,18 @@ class ExactDraws:
         outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
         z = self._standard.quantile(outside, context.sub(1, outside), _guess_bits)
         x = context.mul(z, context.div(self._scale.numerator, self._scale.denominator))
-        return int(context.rint(x)) if x < largest_integer else largest_integer
+        return int(context.rint(context.sub(x, self._shift))) if x < largest_integer else largest_integer
 
     def _side(self, prefix: int, bits: int, middle: int) -> int:
-        """Return on which side of the standard law's T((middle + 1/2) / scale) all of U's interval lies.
+        """Return on which side of the chance of more than `middle` all of U's interval lies.
 
         Returns:
             1: U is larger, so the magnitude rounds to `middle` or less; -1: to more; 0: the tail is inside.
         """
-        y = rational((2 * middle + 1) * self._scale.denominator, 2 * self._scale.numerator)
         precision = bits + 9
         while True:
             down, up = directed(2 * precision)  # wide enough for the shift to be exact
-            low, high = self._standard.tail_absolute(y, precision)
+            low, high = self._tail(middle, precision)
             low, high = down.mul_2exp(low, bits), up.mul_2exp(high, bits)
             if high <= prefix:
                 return 1
@@ -240,3 +269,10 @@ class ExactDraws:
             if low >= prefix and high <= prefix + 1:
                 return 0
             precision *= 2
+
+    def _tail(self, middle: int, bits: int) -> tuple[Real, Real]:
+        """Enclose the chance of a magnitude of more than `middle`, T((middle + 1/2) / scale) if rounded."""
+        if self._discrete:
+            return discrete_tail(middle + 1, self._scale, bits)
+        y = rational((2 * middle + 1) * self._scale.denominator, 2 * self._scale.numerator)
+        return self._standard.tail_absolute(y, bits)

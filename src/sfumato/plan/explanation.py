@@ -16,7 +16,7 @@ from sfumato.display.formatting import price
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
 from sfumato.measurements.group_selection import GroupSelection, TruncatedGeometric
-from sfumato.measurements.independent_noise import Law
+from sfumato.measurements.independent_noise import IndependentNoise, Law
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.engine_protocol import BroughtKeys
@@ -126,7 +126,7 @@ class Explanation(TextCard):
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
-            f"Add exactly rounded {noise_title(content['noise'])} noise to these numbers"
+            f"Add {content['drawn']} noise to these numbers"
             f"{' of each group' if content['group_by'] else ''}. "
             f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}"
@@ -281,9 +281,12 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     if plan.selection is not None:
         selection = selection | _selection_content(plan.selection, query.groups, plan.epsilon)
     asked = {output: name for name, a in query.aggregates for output in a.outputs(name)}
+    drawn = plan.measurement.noise
+    own = drawn.laws[0] if isinstance(drawn, IndependentNoise) else None
     return {
         **_question_content(query, plan.statistics, plan.exact.description),
         **content,
+        "drawn": own.title if own and own.discrete else f"exactly rounded {noise_title(content['noise'])}",
         "selection": selection,
         "statistics": numbers,
         "outputs": {

@@ -26,6 +26,7 @@ Name = TypeVar("Name", str, str | None)
 OFF_BY_TREE = 2.4
 # What the mean of three places is off, of the deviation of the middle one; where values are few it is that.
 OFF_OF_THREE = 0.8
+_NO_ERROR = 1e-300  # instead of none, where noise is 0 as good as always
 
 
 def expected_errors(
@@ -89,7 +90,10 @@ def ratio(
     known = weights or {}
     least = min(known.values(), default=Fraction(1))
     own = {name: float(known.get(name or "", least)) for name in one}
-    logs = (weight * math.log(one[name] / other[name]) for name, weight in own.items())
+    logs = (
+        weight * math.log(max(one[name], _NO_ERROR) / max(other[name], _NO_ERROR))
+        for name, weight in own.items()
+    )
     return math.exp(sum(logs) / sum(own.values()))
 
 

@@ -304,8 +304,8 @@ class Plan(Displayed, Generic[Asked, Measured]):
         >>> print(visits.plan(epsilon=1).explain())
         1. Read with DuckDB; drop rows without id, the privacy unit.
         2. Let each id count as at most 2 rows in all.
-        3. Add exactly rounded Laplace noise to these numbers. Together they cost at most epsilon 1 and ...
-             rows; noise σ 2.828; 100.0% of the budget; for n
+        3. Add discrete Laplace noise to these numbers. Together they cost at most epsilon 1 and ...
+             rows; noise σ 2.799; 100.0% of the budget; for n
         4. Compute the outputs from the noisy numbers alone, which costs nothing more.
         ...
         """
@@ -390,7 +390,7 @@ def describe(plans: Sequence[Described]) -> dict[str, Any]:
     >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
     >>> described = describe([visits.plan(epsilon="1/2")])
     >>> described["epsilon"], described["parts"][0]["noise"]
-    ('1/2', {'shape': 'independent', 'law': 'laplace', 'scales': {'rows': '4'}})
+    ('1/2', {'shape': 'independent', 'law': 'discrete_laplace', 'scales': {'rows': '4'}})
     """
     return _described(_units(plans), total(plans), _parts(plans))
 

@@ -191,7 +191,7 @@ class TopMeasurement(Spelled):
             "picks": self.k,
             "candidates": self.candidates,
             "margin": self.margin,
-            "noise": None if law is None else {"law": type(law).__name__.lower(), "scale": str(law.unit)},
+            "noise": None if law is None else {"law": law.name, "scale": str(law.unit)},
         }
 
     @isolated

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from sfumato.errors import ParameterError
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SeededWords
 from sfumato.testing import (
     complementary_mean_tolerance,
     complementary_variance_tolerance,
@@ -312,9 +312,10 @@ def test_the_rule_of_2020_covers_whole_steps():
 # Noise in whole steps.
 
 
-def test_rounded_mean_term_by_term():
+@pytest.mark.parametrize("law", [L, DiscreteLaplace])
+def test_rounded_mean_term_by_term(law):
     """Whole-number noise, against a plain double sum."""
-    g = dict(normalized_sum=30, count=12, sum_noise=L(4), count_noise=L(2), rounded="all", sum_step=1)
+    g = dict(normalized_sum=30, count=12, sum_noise=law(4), count_noise=law("0.7"), rounded="all", sum_step=1)
     r = np.arange(-120, 121)
     a, b = (np.asarray(law.rounded_pmf(r)) for law in (g["sum_noise"], g["count_noise"]))
     apart = np.abs((30 + r[:, None]) / np.maximum(1, 12 + r[None, :]) - 2.5)
@@ -478,7 +479,7 @@ def test_an_exact_rule_that_cannot_be_computed_is_refused():
 
 BOTH, ALL = MEANS["both"] | dict(rounded="count"), variance_case(*VARIANCES["all"])
 BAD_MEANS = [{"k": 0}, {"normalized_sum": math.nan}, {"count": 1.5}, {"sum_noise": 3}, {"lower": 1}, {"lower": 2, "upper": 2},
-             {"rule": "best"}, {"rounded": "all"}, {"sum_step": 1}, {"rounded": True}, {"rounded": "whole"}]  # fmt: skip
+             {"rule": "best"}, {"rounded": "all"}, {"sum_step": 1}, {"rounded": True}, {"rounded": "whole"}, {"sum_noise": DiscreteLaplace(1)}]  # fmt: skip
 BAD_VARIANCES = [{"k": 0}, {"count": -1}, {"rule": "2020"}, {"normalized_squares": -1}, {"lower": 5}, {"rounded": "sums", "sum_step": 1}]  # fmt: skip
 
 

@@ -57,7 +57,8 @@ class Residue:
         slack: what arithmetic and the rounding of the output may have moved `noise`.
         lead: the law of the leading noise, in steps: independent of all earlier residues, but for noise that
             was drawn together.
-        half: what the rounding of the leading noise itself may have moved it: 1/2, or 0 for real noise.
+        half: what the rounding of the leading noise itself may have moved it: 1/2, up to 1 if discrete,
+            or 0 for real noise.
         name: the coordinate of the leading noise.
         others: what is in `noise` of other coordinates, in their steps.
     """
@@ -275,7 +276,9 @@ class GroupTolerances:
         unit = weights.pop(lead)
         others = {n: w / unit for n, w in weights.items()}
         noise = math.nan if clipped else shown / unit
-        return Residue(group, e.name, noise, slack / abs(unit), self.laws[lead], 0.5, lead, others)
+        return Residue(
+            group, e.name, noise, slack / abs(unit), self.laws[lead], self.laws[lead].rounding, lead, others
+        )
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         # Of a vector each entry is one number.

@@ -37,15 +37,23 @@ class LogLaw(ABC):
 
 
 class LogLaplace(LogLaw):
-    """The Laplace law of a ratio's noise, in logarithms."""
+    """The Laplace law of a ratio's noise, in logarithms; or, between whole numbers, the discrete one.
+
+    Args:
+        log_part: the logarithm of the part of the noise that has this law, where the rest is 0.
+    """
+
+    def __init__(self, log_part: float = 0.0) -> None:
+        self._log_half = log_part - math.log(2)
+        self._rest = -math.expm1(log_part)
 
     def density(self, x: Floats) -> Floats:
-        """Return -|x| - log 2, the log density of a ratio's Laplace noise."""
-        return -np.abs(x) - math.log(2)
+        """Return -|x| - log 2, the log density of a ratio's Laplace noise, or of its part."""
+        return -np.abs(x) + self._log_half
 
     def tail(self, x: Floats) -> Floats:
         """Return log P(Z > x) of a ratio's Laplace noise Z."""
-        far = -np.abs(x) - math.log(2)
+        far = -np.abs(x) + self._log_half
         return np.where(x >= 0, far, np.log1p(-np.exp(far)))
 
     def inside(self, centre: Floats, half: Floats) -> Floats:
@@ -53,8 +61,9 @@ class LogLaplace(LogLaw):
         a = np.abs(centre)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Both ends on one side of 0: e^-a sinh(half).
-            beside = -a + half + np.log(-np.expm1(-2 * half)) - math.log(2)
-            around = np.log((-np.expm1(-(half - a)) - np.expm1(-(half + a))) / 2)
+            beside = -a + half + np.log(-np.expm1(-2 * half)) + self._log_half
+            sides = -np.expm1(-(half - a)) - np.expm1(-(half + a))
+            around = np.log(self._rest + math.exp(self._log_half) * sides)
         return np.where(a >= half, beside, around)
 
     def reach(self, decades: float) -> float:
@@ -98,10 +107,15 @@ class LogGaussian(LogLaw):
         return math.sqrt(2 * decades * math.log(10))
 
 
+def in_steps(law: Law, step: Fraction) -> Law:
+    """Return the law of a ratio's noise in grid steps."""
+    return type(law)(law.unit / step)  # type: ignore[call-arg]
+
+
 def log_law(law: Law) -> LogLaw:
-    """Return the logarithmic law of a ratio's noise at scale one."""
+    """Return the logarithmic law of a ratio's noise, in steps, at scale one."""
     if isinstance(law, Laplace):
-        return LogLaplace()
+        return LogLaplace(law.log_part)
     if isinstance(law, Gaussian):
         return LogGaussian()
     raise ParameterError("noise", law, "a Laplace or Gaussian law of sfumato.noise")
@@ -147,7 +161,11 @@ class Noise:
         unit = float(law.unit)
         if not 1e-150 < unit < 1e150:
             raise ParameterError(name, law, "of a unit between 1e-150 and 1e150")
-        return cls(log_law(law), unit, float(step))
+        if law.discrete and not step:
+            raise ParameterError(
+                name, law, "Laplace(scale=...), or named by rounded=, as discrete noise is whole"
+            )
+        return cls(log_law(in_steps(law, step) if step else law), unit, float(step))
 
     def density(self, x: Floats) -> Floats:
         """Return the logarithm of the density of a ratio's unrounded noise."""

@@ -15,9 +15,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, round_up
 from sfumato.exact.root_finding import close
-from sfumato.noise import Gaussian, Laplace, Law
+from sfumato.noise import Law
 from sfumato.testing.tolerances.log_integrals import Floats, Groups, graded, log_integrals, roundoff
-from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise, ties
+from sfumato.testing.tolerances.ratio_noises import Ends, Event, Noise, in_steps, ties
 
 cuts: tuple[float, ...] = (
     26.0,
@@ -176,8 +176,7 @@ def part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
     """Return the tolerance of a ratio's part, in whole steps where rounded; the step of real noise is 0."""
     if not step:
         return Fraction(law.tolerance(k))
-    in_steps = Laplace(law.unit / step) if isinstance(law, Laplace) else Gaussian(law.unit / step)
-    return step * in_steps.rounded_tolerance(k)
+    return step * in_steps(law, step).rounded_tolerance(k)
 
 
 def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
