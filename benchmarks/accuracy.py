@@ -18,6 +18,8 @@ which has neither people nor variance here, nor private groups.
 
 `--only statistics` is of each other statistic, asked by itself of one row per person, beside diffprivlib and OpenDP.
 
+`--only whole` is of counts by groups of which a unit is in one: discrete Laplace noise, beside real noise that is rounded.
+
 `--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: with a delta and without, beside weeks with the best noise of their
 own, and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
 """
@@ -44,7 +46,9 @@ from _peers import OPENDP, PIPELINEDP, TREE
 from _runs import run
 
 import sfumato as sf
+from sfumato.noise import Laplace
 from sfumato.noise.k_norm import SeparateNoise
+from sfumato.noise.laws import RoundedNoise
 from sfumato.transformations.statistics.distinct_values import max_matched
 
 EPSILONS = (0.5, 1.0, 2.0)
@@ -150,11 +154,13 @@ def main() -> None:
     parser.add_argument("--diffprivlib", metavar="PYTHON")
     parser.add_argument("--peer-releases", type=int, default=40)
     given = parser.parse_args()
+    if given.only in "whole":
+        whole(given)
     if given.only in "series":
         series(given)
     if given.only in "statistics":
         by_statistic(given, given.epsilon or EPSILONS, DELTA)
-    if given.only in ("series", "statistics"):
+    if given.only in ("whole", "series", "statistics"):
         return
     frames = tables()
     print(
@@ -180,6 +186,20 @@ def main() -> None:
             for name, found in peers(row, frame, truth, path, given):
                 for epsilon, numbers in zip(EPSILONS, found, strict=True):
                     report(row, truth, epsilon, name, numbers, "")
+
+
+def whole(given: argparse.Namespace, groups: int = 1000) -> None:
+    """Print the root mean square error of counts, of nobody, and that of rounded real noise of the same scale."""
+    nobody = pa.table({"id": pa.array([], pa.int64()), "key": pa.array([], pa.int64())})
+    asked = sf.scan(nobody, privacy_unit="id").group_by("key", keys=range(groups)).bound(groups=1, rows=1)
+    print(f"{'eps':>4} {'expected':>8} {'rmse':>8} {'rounded':>8}")
+    for epsilon in given.epsilon or (1, 2, 4, 8):
+        question = asked.agg(n=sf.count())
+        draws = [question.release(epsilon=epsilon).to_arrow()["n"].to_numpy() for _ in range(given.releases)]
+        rmse = float(np.sqrt(np.mean(np.square(draws))))
+        expected = question.plan(epsilon=epsilon).expected["n"]
+        rounded = RoundedNoise(Laplace(1 / Fraction(epsilon))).variance ** 0.5
+        print(f"{epsilon:4} {expected:8.3g} {rmse:8.3g} {rounded:8.3g}", flush=True)
 
 
 def series(given: argparse.Namespace, steps: int = 1000) -> None:

@@ -21,11 +21,12 @@ import pyarrow as pa
 from _runs import run
 
 import sfumato as sf
-from sfumato.noise import Gaussian, Laplace, SecureWords
+from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SecureWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.rounded_sampler import Sampler
 
 scales = {"1": 1, "1000": 1000, "2^30": 2**30}
+LAWS = {"Laplace": Laplace, "discrete Laplace": DiscreteLaplace, "Gaussian": Gaussian}
 
 _peers = r"""
 import json, sys, time
@@ -86,7 +87,7 @@ def interleaved(contestants: dict[str, Callable[[], object]], repetitions: int) 
 
 def slow_rate(law: Laplace | Gaussian, n: int) -> float:
     """Return the share of draws that go to the exact path."""
-    sampler, slow = Sampler(law.standard, Fraction(law.unit)), 0
+    sampler, slow = Sampler(law.standard, Fraction(law.unit), law.discrete), 0
     settle = sampler.exact.settle
 
     def counted(*args: object) -> int:
@@ -181,13 +182,14 @@ def main() -> None:
         return many_numbers(given.many)
     n, rng = given.draws, np.random.default_rng()
 
-    for name, law in (("Laplace", Laplace), ("Gaussian", Gaussian)):
+    for name, law in LAWS.items():
         start = time.perf_counter()
         law(1).rounded(1)
         print(f"{name}: first draw, with its table, {(time.perf_counter() - start) * 1e3:.0f} ms")
     print(f"\n{n:,} draws, ns per draw, one thread\n")
-    print(f"{'law':10}{'scale':>8}{'sfumato':>10}{'numpy':>9}{'ratio':>8}{'slow draws':>12}")
-    for name, law, plain in (("Laplace", Laplace, rng.laplace), ("Gaussian", Gaussian, rng.normal)):
+    print(f"{'law':17}{'scale':>8}{'sfumato':>10}{'numpy':>9}{'ratio':>8}{'slow draws':>12}")
+    for name, law in LAWS.items():
+        plain = rng.normal if law is Gaussian else rng.laplace
         for label, scale in scales.items():
             ours = law(scale)
             seconds = interleaved(
@@ -198,14 +200,14 @@ def main() -> None:
                 given.repetitions,
             )
             a, b = (seconds[k] / n * 1e9 for k in ("sfumato", "numpy"))
-            print(f"{name:10}{label:>8}{a:>10.1f}{b:>9.1f}{a / b:>8.2f}{slow_rate(ours, n):>12.1e}")
+            print(f"{name:17}{label:>8}{a:>10.1f}{b:>9.1f}{a / b:>8.2f}{slow_rate(ours, n):>12.1e}")
     print("\nabove, where the table no longer tells integers apart\n")
-    for name, law in (("Laplace", Laplace), ("Gaussian", Gaussian)):
+    for name, law in LAWS.items():
         for power in (40, 50, 57):
             ours = law(2**power)
             seconds = interleaved({"sfumato": lambda: ours.rounded(2000)}, 3)["sfumato"]  # noqa: B023
             each, rate, label = seconds / 2000 * 1e9, slow_rate(ours, 2000), f"2^{power}"
-            print(f"{name:10}{label:>8}{each:>10.0f}{'':17}{rate:>12.1e}")
+            print(f"{name:17}{label:>8}{each:>10.0f}{'':17}{rate:>12.1e}")
 
     k_norm(n, min(given.repetitions, 5))
     if given.peers:

@@ -205,13 +205,13 @@ def test_discrete_quantiles_and_tolerances_are_the_nearest(scale):
 def test_a_discrete_draw_is_near_its_real_one(scale):
     """Laplace and discrete noise of the same words are at most half a step and the shift apart."""
     law, real, words = DiscreteLaplace(scale), Laplace(Fraction(scale)), 2000
-    assert 0.5 <= law.rounding <= 1 and real.rounding == 0.5
+    assert 0 < law.shift <= 0.5 and real.shift == 0
     drawn = law.rounded(words, SeededWords(7))
     signed = SeededWords(7).take(words).view(np.int64).tolist()
     for x, w in zip(drawn.tolist(), signed, strict=True):
         u = (mpmath.mpf(~w if w < 0 else w) + mpmath.mpf(0.5)) / 2**63
         size = -mpmath.log(u) * _mpf(real.scale)
-        assert abs(abs(x) - size) <= law.rounding + _mpf(real.scale) * mpmath.mpf(2) ** -50
+        assert abs(abs(x) - size) <= 0.5 + law.shift + _mpf(real.scale) * mpmath.mpf(2) ** -50
 
 
 @mpmath.workdps(60)

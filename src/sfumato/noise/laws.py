@@ -158,10 +158,9 @@ class Law(Isolated, ABC):
         return self.title.lower().replace(" ", "_")
 
     @property
-    @unaffected
-    def rounding(self) -> float:
-        """The largest distance between R and a real variable of the standard law times the unit."""
-        return 0.5
+    def shift(self) -> float:
+        """How much less |Z| is than in real noise before rounding: 0, or at most 1/2 for discrete noise."""
+        return to_float(discrete_shift(self.unit, working_bits)) if self.discrete else 0.0
 
     @property
     @abstractmethod
@@ -188,9 +187,7 @@ class Law(Isolated, ABC):
         >>> Laplace(scale=2).sf(0), Gaussian(sigma=1).sf(-1e9)
         (0.5, 1.0)
         """
-        if isinstance(x, float) and not np.isfinite(x):
-            return x if isnan(x) else float(x < 0)
-        return self._above(self._place(Fraction(x)))
+        return self._beyond(x, 1)
 
     @_of_each
     def cdf(self, x: Scalar) -> float:
@@ -205,9 +202,7 @@ class Law(Isolated, ABC):
         >>> Gaussian(sigma=1).cdf([-1.0, 0.0, 1.0]).round(3)
         array([0.159, 0.5  , 0.841])
         """
-        if isinstance(x, float) and not np.isfinite(x):
-            return self.sf(-x)
-        return self._above(-self._place(Fraction(x)))
+        return self._beyond(x, -1)
 
     @_of_each
     def tail_quantile(self, p: Scalar) -> float:
@@ -459,11 +454,14 @@ class Law(Isolated, ABC):
         """Return where P(Z > x) is looked up: with discrete noise in the middle between whole numbers."""
         return x
 
-    def _above(self, x: Fraction) -> float:
-        """Return the law's P(Z > x), correctly rounded."""
+    def _beyond(self, x: Scalar, side: int) -> float:
+        """Return the law's P(Z > x), or on side -1 P(Z <= x), correctly rounded."""
+        if isinstance(x, float) and not np.isfinite(x):
+            return x if isnan(x) else float(side * x < 0)
+        exact = side * self._place(Fraction(x))
         context = nearest(working_bits)
-        half = context.div_2exp(self._outside(abs(x), working_bits)[0], 1)
-        return to_float(half if x >= 0 else context.sub(1, half))
+        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
+        return to_float(half if exact >= 0 else context.sub(1, half))
 
     def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
         """Enclose the law's two-sided tail P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
@@ -530,12 +528,6 @@ class Laplace(Law):
         """The standard deviation of the Laplace law, the square root of 2, times the scale."""
         return times_root(self.scale, 2)
 
-    @property
-    @unaffected
-    def log_part(self) -> float:
-        """The logarithm of P(|R| > m) over that of rounded Laplace noise, for whole m: 0."""
-        return 0.0
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class DiscreteLaplace(Laplace):
@@ -574,18 +566,6 @@ class DiscreteLaplace(Laplace):
         context = nearest(working_bits)
         half = context.div(self.scale.denominator, 2 * self.scale.numerator)
         return to_float(context.div(1, context.mul(context.sqrt(2), context.sinh(half))))
-
-    @property
-    def rounding(self) -> float:
-        """The largest distance of the discrete Laplace law from Y, which the shift moves as well."""
-        return 0.5 + to_float(discrete_shift(self.scale, working_bits))
-
-    @property
-    def log_part(self) -> float:
-        """The logarithm of P(|R| > m) over that of rounded Laplace noise: -ln cosh(1 / (2 scale))."""
-        context = nearest(working_bits)
-        shift = discrete_shift(self.scale, working_bits)
-        return -to_float(context.div(shift, context.div(self.scale.numerator, self.scale.denominator)))
 
     def _place(self, x: Fraction) -> Fraction:
         return math.floor(x) + Fraction(1, 2)
@@ -687,7 +667,7 @@ class RoundedNoise:
             return np.zeros_like(s)
         s = s * self.step
         if isinstance(self.law, Laplace):
-            return _laplace(float(self.law.scale), self.law.log_part, s)
+            return _laplace(float(self.law.scale), self.law.shift, s)
         if not isinstance(self.law, Gaussian):
             raise AssertionError(self.law)
         half, spread = s / 2, s * s * (self.law.variance / 2)
@@ -702,10 +682,11 @@ class RoundedNoise:
         return np.where(s < NEAR / 2, np.log(total), spread + half)
 
 
-def _laplace(b: float, log_part: float, s: Floats) -> Floats:
+def _laplace(b: float, shift: float, s: Floats) -> Floats:
     rest = 1 / b
+    log_part = -shift / b  # of the noise that would not be 0
     inside = np.minimum(s, rest * (1 - 1e-9))
-    # sinh(1/2b) e^(-1/b), without overflow for small b, times the part that is not 0 otherwise.
+    # sinh(1/2b) e^(-1/b), without overflow for small b, times that part.
     log_factor = math.log(-math.expm1(-rest) / 2) - rest / 2 + log_part
     with np.errstate(over="ignore", invalid="ignore"):
         up = np.exp(inside) / -np.expm1(inside - rest)

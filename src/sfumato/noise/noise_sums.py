@@ -130,7 +130,7 @@ class NoiseSum:
     @cached_property
     def rounding(self) -> Any:
         """The largest distance by which rounding moves the noise sum."""
-        return sum(abs(w) * law.rounding for w, law in self.terms)
+        return sum(abs(w) * (0.5 + law.shift) for w, law in self.terms)
 
     def tolerance(self, k: float) -> Any:
         """Return t with P(|noise sum| > t) <= 10^-k.
@@ -243,9 +243,9 @@ def log10_outside(law: Law, x: float) -> float:
         x = math.floor(x) + 0.5
     if x <= 0:
         return 0.0
-    z = x / float(law.unit)
+    z = (x + law.shift) / float(law.unit)
     if isinstance(law, Laplace):
-        return (law.log_part - z) / _LN10
+        return -z / _LN10
     return min(0.0, float(log_tail(z)) + math.log(2)) / _LN10
 
 

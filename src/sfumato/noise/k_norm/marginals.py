@@ -35,7 +35,7 @@ class Marginal(Spelled, ABC):
     scale: Fraction
     error: ClassVar[float] = 0.0  # of P, at most
     fineness: ClassVar[float] = 1e-10  # of tolerances, in deviations
-    rounding: ClassVar[float] = 0.5  # the largest distance of R from Z
+    shift: ClassVar[float] = 0.0  # before Z is rounded
 
     @abstractmethod
     def _outside(self, x: float) -> float:

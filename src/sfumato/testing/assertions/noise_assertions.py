@@ -201,7 +201,7 @@ def assert_noisy(
         if isinstance(law, DiscreteLaw):
             noises[where_text(group, output)] = gap
         elif law is not None:
-            residues.append(Residue(group, output, gap, 0.0, law, law.rounding if rounded else 0.0))
+            residues.append(Residue(group, output, gap, 0.0, law, 0.5 + law.shift if rounded else 0.0))
     report(options, broken, wanted, limits.stated)
     if near:
         raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))

@@ -275,10 +275,8 @@ class GroupTolerances:
             shown = value * self._used_count(e) - at * self._count(e)
         unit = weights.pop(lead)
         others = {n: w / unit for n, w in weights.items()}
-        noise = math.nan if clipped else shown / unit
-        return Residue(
-            group, e.name, noise, slack / abs(unit), self.laws[lead], self.laws[lead].rounding, lead, others
-        )
+        noise, law = math.nan if clipped else shown / unit, self.laws[lead]
+        return Residue(group, e.name, noise, slack / abs(unit), law, 0.5 + law.shift, lead, others)
 
     def _linear_weights(self, e: Estimate) -> dict[str, float]:
         # Of a vector each entry is one number.

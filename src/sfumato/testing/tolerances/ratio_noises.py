@@ -115,7 +115,7 @@ def in_steps(law: Law, step: Fraction) -> Law:
 def log_law(law: Law) -> LogLaw:
     """Return the logarithmic law of a ratio's noise, in steps, at scale one."""
     if isinstance(law, Laplace):
-        return LogLaplace(law.log_part)
+        return LogLaplace(-law.shift / float(law.unit))
     if isinstance(law, Gaussian):
         return LogGaussian()
     raise ParameterError("noise", law, "a Laplace or Gaussian law of sfumato.noise")
