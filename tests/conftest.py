@@ -1,7 +1,5 @@
 """What tests of every room use."""
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import os

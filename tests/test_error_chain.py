@@ -1,7 +1,5 @@
 """No error that leaves the library holds a value of a row: not in its text, nor anywhere behind it."""
 
-from __future__ import annotations
-
 import _thread
 import pickle
 import signal

@@ -3,8 +3,6 @@
 `python tests/test_mistakes.py` writes the messages of today into the page, to be read as a newcomer would.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """What may not be there twice is refused in copies and in other processes."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

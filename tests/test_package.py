@@ -1,7 +1,5 @@
 """What is published: the wheel has all that it needs and nothing else, and its papers agree."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Bad questions are refused before anything is read or drawn; docs/mistakes.md has what is said of each."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """What is wrong is found, with few draws; what is right is not called private; the report says why."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -3,8 +3,6 @@
 A right sample fails with probability at most 1e-9: each seed here is fixed, and was not chosen.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Pairs of datasets are neighbours, and hold what code tends to break at; claims are rounded to the weaker side."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction

@@ -5,8 +5,6 @@ counts tables that differ by one hostile unit, and the metric measures what came
 No noise is drawn, so a defect is found surely: faults of tests/faults/engines.py and contributions.py make some.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

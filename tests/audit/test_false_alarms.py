@@ -1,7 +1,5 @@
 """On mechanisms that reach their claim exactly, false alarms stay within alpha; a bettor that peeks shows."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import types

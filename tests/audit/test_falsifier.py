@@ -1,7 +1,5 @@
 """The falsifier finds wrong claims, breaks no honest one, and comes near those that are tight."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """How mechanisms are called, and what is said of those that cannot be judged."""
 
-from __future__ import annotations
-
 import math
 import threading
 

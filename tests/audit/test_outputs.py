@@ -1,7 +1,5 @@
 """Outputs of any kind become columns, and nothing that can be told apart is lost on the way."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

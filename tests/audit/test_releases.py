@@ -3,8 +3,6 @@
 Faults of what bounds a unit, and of what is paid, are in tests/faults; here are those that only outputs show.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

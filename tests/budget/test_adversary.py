@@ -5,8 +5,6 @@ the rest of that sum; elsewhere it takes what the sum of what is asked has left,
 is. So it wins on paths that end in different sums, each of which would be a budget by itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

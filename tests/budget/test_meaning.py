@@ -1,7 +1,5 @@
 """What epsilon means: Bayes' rule, rounded outward, and the best guess of an attacker."""
 
-from __future__ import annotations
-
 from fractions import Fraction as F
 
 import mpmath

@@ -1,7 +1,5 @@
 """Budgets that later questions depend on: never below the truth, however questions are chosen."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import re

@@ -1,7 +1,5 @@
 """A question that leaves out what the catalog has is the question that says it; nothing is taken from rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A TOML file or a dict to declarations: what is written is read exactly, what is odd is refused with its place."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 import functools

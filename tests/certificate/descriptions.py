@@ -1,7 +1,5 @@
 """Descriptions for tests, in few words."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 UNITS = {"kind": "units", "name": "units", "one": "1"}

@@ -1,7 +1,5 @@
 """Plans of generated questions: of all kinds of statistics, limits, noise and selection."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

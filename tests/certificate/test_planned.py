@@ -1,7 +1,5 @@
 """Descriptions that plans make of themselves: what the certificate reads is what is drawn."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction

@@ -3,8 +3,6 @@
 A tenth of the steps is admitted here, so that a description that did more than it counts would be seen soon.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

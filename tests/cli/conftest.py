@@ -1,7 +1,5 @@
 """Fixtures of tests of commands: rows in the current folder, and the command line in this process."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

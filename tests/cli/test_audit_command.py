@@ -1,7 +1,5 @@
 """`sfumato audit`: verdicts as exit codes, reports as files, and errors that say what to write instead."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The examples: what a newcomer runs first."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """`sfumato sql --ledger`, `budget` and `journal`: what is paid and when, what an owner sees and changes, and exit codes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

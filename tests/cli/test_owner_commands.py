@@ -1,7 +1,5 @@
 """`sfumato check`, `analyze`, `advise` and `verify`: what they find in real files, and verdicts as exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`sfumato serve` and `sfumato token`: what they refuse before anything listens, and what they print."""
 
-from __future__ import annotations
-
 import re
 import socket
 

@@ -1,7 +1,5 @@
 """`sfumato sql`: what it prints and writes, what it refuses before anything is charged, and its exit codes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

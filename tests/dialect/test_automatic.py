@@ -1,7 +1,5 @@
 """Bounds and limits that are left out in SQL, and found: what is computed with them, paid for them, and refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

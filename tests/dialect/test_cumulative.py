@@ -1,7 +1,5 @@
 """Cumulative totals in SQL: the question of `sf.cumulative`, over steps that are public."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,7 +1,5 @@
 """Generated databases and queries: a unit's rows follow from its own, and rows are those of plain SQL."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

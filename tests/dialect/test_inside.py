@@ -1,7 +1,5 @@
 """SQL inside a private SELECT: the same rows as DuckDB's, or a refusal with its place."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from functools import cache

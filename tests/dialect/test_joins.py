@@ -1,7 +1,5 @@
 """FROM with joins: the same rows as DuckDB's, or a refusal; what a catalog says of joined tables; limits of joined rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import duckdb

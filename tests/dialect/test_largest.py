@@ -1,7 +1,5 @@
 """The largest groups in SQL: the question of `Table.top`, and nothing else beside it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """SQL on released tables: what it means, what is refused, and that nothing exact is in reach."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from pathlib import Path

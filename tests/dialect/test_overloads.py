@@ -1,7 +1,5 @@
 """What queries may call follows from the running DuckDB: made-up catalogs, optimizers and syntax trees."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 

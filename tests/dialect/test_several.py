@@ -1,7 +1,5 @@
 """Several private SELECTs in a text: what they cost, what is drawn, what is left where one fails; public tables."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """SQL text -> query: the same query as the fluent calls, exact numbers, and refusals with their place."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from datetime import date

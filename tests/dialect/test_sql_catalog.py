@@ -1,7 +1,5 @@
 """SQL on a catalog: what the text leaves out is the catalog's; without one nothing changes."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

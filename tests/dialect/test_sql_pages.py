@@ -1,7 +1,5 @@
 """Pages about SQL: each aggregate and each SQL name has a row, and functions of BigQuery give what is said of them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

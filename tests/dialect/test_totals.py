@@ -1,7 +1,5 @@
 """GROUP BY ROLLUP, CUBE and GROUPING SETS: the same rows as DuckDB has without noise, and what is refused."""
 
-from __future__ import annotations
-
 import duckdb
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Words are DuckDB's: where they begin, what quotes and comments hold, and what is between them."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

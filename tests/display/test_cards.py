@@ -1,7 +1,5 @@
 """Cards show what there is: harmless as HTML, at no cost, and with no fraction as Python writes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 `SFUMATO_PICTURES=1 pytest -m long tests/display/test_notebook.py` writes the picture of docs/notebooks.md anew.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

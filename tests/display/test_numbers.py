@@ -1,7 +1,5 @@
 """Digits of noisy numbers."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What tests of the docs share."""
 
-from __future__ import annotations
-
 import pytest
 
 from .pages import read

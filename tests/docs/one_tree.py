@@ -4,8 +4,6 @@ The tree of the first page stands beside the others too, so that it does not say
 the same, byte for byte.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

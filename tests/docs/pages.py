@@ -1,7 +1,5 @@
 """What the pages of the reference show: each entry, and of a class the methods and properties beside it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

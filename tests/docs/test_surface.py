@@ -1,7 +1,5 @@
 """The names behind the dot of tables, questions, plans and releases are those that the reference documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

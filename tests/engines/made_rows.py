@@ -1,7 +1,5 @@
 """The rows that a table's steps make, as tests compare them."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Sequence

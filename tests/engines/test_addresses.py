@@ -1,7 +1,5 @@
 """Files at an address: fetched whole from servers of this machine, and told of without keys."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

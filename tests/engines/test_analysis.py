@@ -1,7 +1,5 @@
 """Utility analysis: bias, choice and noise are those of what the engine does, over many releases of it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Utility analysis of quantiles, and of rows that are chosen at random, beside all choices that there are."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import sqrt
 from statistics import fmean

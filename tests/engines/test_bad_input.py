@@ -1,7 +1,5 @@
 """Bad questions, sources and budgets: a clear error before anything is read, started or drawn."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pandas

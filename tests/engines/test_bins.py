@@ -1,7 +1,5 @@
 """Numbers in bins of every type of column, in every engine; planted mistakes in their SQL are seen."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from datetime import date

@@ -5,8 +5,6 @@ what they were. A file names the smallest and largest value of each part, withou
 than any number: it skips parts by them, and works out whole conditions before it reads anything.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Joins, unions and aggregates of units: each row follows from one unit's rows and from public tables."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from fractions import Fraction

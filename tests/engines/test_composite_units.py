@@ -1,7 +1,5 @@
 """Privacy units of several columns: equal where all parts are, of nobody where one is missing, local in all."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Databases that are lent: each to one user at a time, and again only if nothing of the user is in it."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

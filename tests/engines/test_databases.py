@@ -1,7 +1,5 @@
 """Tables of SQLite and PostgreSQL: whatever a row holds it is its own affair, and all are of one moment."""
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Frames of RANGE with a distance: no value raises, and each row has those that are near."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

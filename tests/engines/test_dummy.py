@@ -1,7 +1,5 @@
 """Dummy tables: made from declarations alone, so that every question runs on them, and nothing is read or spent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path

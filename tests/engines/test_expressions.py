@@ -1,7 +1,5 @@
 """Row expressions: no value of a row makes one raise, whatever it is built of; and it means what it says."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Files that a release writes: they replace no source, follow no link, and are read back as they were."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

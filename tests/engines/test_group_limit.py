@@ -4,8 +4,6 @@ The order must not matter to the limit: hashes that tie, that are all alike, or 
 end leave a unit with as many groups as ranking does, and with the same ones.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
 

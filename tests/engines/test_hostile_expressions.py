@@ -1,7 +1,5 @@
 """Row expressions of somebody who wants one row to show, or a query without end: what is refused, what grows."""
 
-from __future__ import annotations
-
 import re
 
 import duckdb

@@ -1,7 +1,5 @@
 """Files, folders, datasets and streams in which a name, a link or one value could change what is read."""
 
-from __future__ import annotations
-
 import decimal
 import itertools
 import os

@@ -4,8 +4,6 @@ Each test makes rows of units 100 to 139 and hostile ones of unit 7, and asks ab
 exactly the same must come as without the hostile rows.
 """
 
-from __future__ import annotations
-
 import struct
 import uuid
 from contextlib import suppress

@@ -3,8 +3,6 @@
 The definition is Python's own integers.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """K-norm noise where rows are on many machines: one draw for all public groups, whoever has summed them, and when."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One unit, whatever its rows, changes no exact statistic by more than the plan's noise is made for."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace

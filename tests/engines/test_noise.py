@@ -4,8 +4,6 @@ Each test has fewer than 100 thresholds, each of which correct noise passes but 
 planted defects. Words of a seed, and a fixed salt, make those of which a miss would be more probable repeat.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Where a column has no NULL and no NaN: found by filters, expressions and joins, and never where one can be left."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Limits are on both sides of each size at which an engine takes another way. What
 it tells that it is there, whatever noise the numbers have.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any

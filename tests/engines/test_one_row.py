@@ -1,7 +1,5 @@
 """A limit of rows may be left out where each unit has one row in a group by how the rows are made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orders of rows are total: nothing follows from where rows lie in memory, and one module writes them."""
 
-from __future__ import annotations
-
 import random
 
 import duckdb

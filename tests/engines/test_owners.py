@@ -1,7 +1,5 @@
 """Foreign keys followed: each row has the unit that it reaches, and what a unit has follows from its own rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A release is drawn once, in one process and one object; so are what it is asked of and paid from."""
 
-from __future__ import annotations
-
 import duckdb
 import pyarrow as pa
 import pytest

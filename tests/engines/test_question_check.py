@@ -1,7 +1,5 @@
 """`sf.check`: what keeps units apart passes, and planted defects do not."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """From a source to a released table: near the truth at a large epsilon, and no data raises."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Every engine computes the framework's definition, exactly, on generated tables."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from decimal import Decimal

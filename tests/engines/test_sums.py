@@ -1,7 +1,5 @@
 """Sums that are easily wrong: of integers beyond 64 bits, of units without a value, and of survey weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

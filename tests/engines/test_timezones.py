@@ -3,8 +3,6 @@
 The definition is Python's `zoneinfo`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The largest groups, from a table to a release: truth, error bars, composition, odd tables and refusals."""
 
-from __future__ import annotations
-
 import copy
 import math
 from fractions import Fraction as F

@@ -1,7 +1,5 @@
 """A limit of a unit's rows over all its groups, on every engine: which rows are kept, and what then is added up."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from datetime import date

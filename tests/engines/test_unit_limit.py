@@ -1,7 +1,5 @@
 """Joined rows of one unit: held to a definition that counts them one by one, and never made beyond the limit."""
 
-from __future__ import annotations
-
 import resource
 import time
 from collections import Counter

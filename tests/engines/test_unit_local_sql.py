@@ -1,7 +1,5 @@
 """Unit-local SQL: `Q(A + B) = Q(A) + Q(B)`, bit for bit, for tables A and B with no unit in common."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

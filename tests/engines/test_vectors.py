@@ -1,7 +1,5 @@
 """What each unit adds of vectors is the definition's, to the last step, and in the ball."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

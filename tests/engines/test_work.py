@@ -1,7 +1,5 @@
 """The noise of repeated work: the same for the same statistics, however they came about."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SQL that this package writes: nothing in it can overflow, whatever rows there are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

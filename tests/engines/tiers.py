@@ -1,7 +1,5 @@
 """Which of many cases are in the first tier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 A process of its own, as tables and constants are computed once and remembered.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

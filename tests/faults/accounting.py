@@ -1,7 +1,5 @@
 """Faults of accounting: what privacy loss composes to."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 HERE = "tests/budget/"

@@ -1,7 +1,5 @@
 """Faults of commands: what they pay, print and write, and the exit codes that they end with."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 SQL = "tests/cli/test_sql_command.py::"

@@ -1,7 +1,5 @@
 """Faults of statistics: what one unit can add is taken for less, or a limit of it is not applied."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 _STATISTICS = "transformations/statistics/"

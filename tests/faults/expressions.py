@@ -1,7 +1,5 @@
 """Faults of expressions: what a value of a row becomes."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 ENGINE = "engines/duckdb/"

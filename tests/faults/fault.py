@@ -1,7 +1,5 @@
 """A seeded fault, and how it is found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

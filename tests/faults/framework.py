@@ -1,7 +1,5 @@
 """Faults of the framework: distances, measures, chains and compositions, and the stability of transformations."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 FRAME, CHANGED = "tests/framework/", "tests/transformations/"

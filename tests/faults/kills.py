@@ -6,8 +6,6 @@ programs and workers that tests start; then the quickest tests that call its fun
 table is `kills.csv` beside this file. What the first tier finds, both find.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import csv

@@ -1,7 +1,5 @@
 """Faults of ledgers and journals: what is charged and remembered."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 HERE = "tests/budget/ledger/"

@@ -1,7 +1,5 @@
 """Faults of budgets and payment: less is charged than is lost, or what is lost is not within the claim."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 BUDGET, SPENDING, DIAGNOSTICS = (

@@ -1,7 +1,5 @@
 """Faults of planning: noise that is too small for what one unit can add, and losses that are too small."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 PLANS = "plan/"

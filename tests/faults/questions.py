@@ -4,8 +4,6 @@ A fault that changes what is drawn or paid is *released* where the release is no
 is the same as without the fault.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import hashlib

@@ -4,8 +4,6 @@
 name or file, or all; and names those that nothing finds. `--workers N` says how many processes do so.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

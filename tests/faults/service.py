@@ -1,7 +1,5 @@
 """Faults of the service and its client: who may ask what, what is charged, and what an answer or a log shows."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 HERE = "tests/service/"

@@ -1,7 +1,5 @@
 """Faults of sources: which rows are read, and as which values."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 ENGINE = "engines/duckdb/"

@@ -1,7 +1,5 @@
 """The list of seeded faults: each can be made, and a part of them is made here; `run.py` makes all."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

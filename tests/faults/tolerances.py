@@ -1,7 +1,5 @@
 """Faults of tolerances: how far a noisy number may be off in a test, and how often a test may fail."""
 
-from __future__ import annotations
-
 from tests.faults.fault import Fault
 
 NOISE = "tests/testing/tolerances/test_numbers.py"

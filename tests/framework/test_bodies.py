@@ -1,7 +1,5 @@
 """The K-norm of cones, and lengths as seen through noise in common: against linear programs, an inverse and all corners."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction as F
 from itertools import product

@@ -1,7 +1,5 @@
 """Automatic bounds: found with noise for a share of the budget, admissible whatever the rows are, never silent."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

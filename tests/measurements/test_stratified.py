@@ -1,7 +1,5 @@
 """Stratified proportions: the variance with noise, limits that hold their confidence, and the one call."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 from functools import cache

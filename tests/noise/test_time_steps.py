@@ -1,7 +1,5 @@
 """Noise on time steps: exact arithmetic, the same for all whole numbers; least squares; sensitivities and errors of totals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction as F
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Plans that choose quantiles: what they lose, that numbers beside places are in the cone, and error bars."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction as F
 from functools import cache

@@ -1,7 +1,5 @@
 """Private groups of plans with K-norm noise: what their threshold is charged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction as F
 

@@ -1,7 +1,5 @@
 """A plan's only privacy claim is the map of its chain: the chain keeps to it, and is what a release runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction as F

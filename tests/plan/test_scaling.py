@@ -1,7 +1,5 @@
 """Units in more public groups than the limit count in part in each: what a question says, plans and releases."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A plan with a limit of rows over all groups: what it claims, what is true of it, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

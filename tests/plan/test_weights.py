@@ -1,7 +1,5 @@
 """Weights of outputs: who matters more has smaller errors, for each noise, and a release costs what it did."""
 
-from __future__ import annotations
-
 from fractions import Fraction as F
 
 import pyarrow as pa

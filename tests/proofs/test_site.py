@@ -1,7 +1,5 @@
 """The documentation site builds without a warning, with every page in reach and its mathematics set."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Histograms and counts of values, also with survey weights: names, noise, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import numpy as np

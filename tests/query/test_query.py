@@ -1,7 +1,5 @@
 """Statistics without noise, rows that are kept in memory of their own, and names of options."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 

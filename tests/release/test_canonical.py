@@ -1,7 +1,5 @@
 """Two questions that mean the same have one canonical form, and two that do not have two."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Callable

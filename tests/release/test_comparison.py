@@ -1,7 +1,5 @@
 """Ratios, differences, comparisons and shares: what they are, and how often their intervals hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

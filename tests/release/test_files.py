@@ -1,7 +1,5 @@
 """Releases as frames, columns and files: the same numbers everywhere, and no formula where a text is meant."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

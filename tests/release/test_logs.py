@@ -1,7 +1,5 @@
 """The log tells plans, costs, times and kinds of refusals; nothing that depends on one person's rows."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Plans and finished releases go elsewhere, with the same numbers; what could draw once more does not."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import pickle

@@ -1,7 +1,5 @@
 """A receipt knows its answer again, in every format, and no other; what differs is said."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Standard errors of outputs: the deviation of the noise that each has."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fixtures of tests of the service."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A desk that hangs, dies or errs as it is told; a module of its own, which a new process can import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

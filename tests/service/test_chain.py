@@ -1,7 +1,5 @@
 """A chain of calls through a client is the same query, with the same mistakes, as in the process of the rows; whoever is in the tables."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """A client gives the answers and the errors of the process of the rows; a token leaves it for its service alone."""
 
-from __future__ import annotations
-
 import copy
 import http.server
 import pickle

@@ -1,7 +1,5 @@
 """What docs/serve.md says: the owner's commands and the analyst's program, run as they stand there."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -6,8 +6,6 @@ Each goes to two services, whose tables differ in the rows of one person, and th
 cost and columns of the answers must be the same: else that person was seen.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Somebody with a token who wants a row, a file, or what others asked; and somebody without one."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

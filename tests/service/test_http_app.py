@@ -1,7 +1,5 @@
 """What each path answers, to whom, in which format, and within which limits; and what the log and metrics hold."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -3,8 +3,6 @@
 `SFUMATO_PICTURES=1 pytest -m long tests/service/test_page.py` writes the pictures of docs/serve.md anew.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

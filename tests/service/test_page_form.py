@@ -1,7 +1,5 @@
 """The form of the page: values are single literals or refused, names are quoted, and what is not finished is said."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from decimal import Decimal

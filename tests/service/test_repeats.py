@@ -1,7 +1,5 @@
 """A query that is repeated, or a request that is sent again, gets the answer that was paid; no other one does."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

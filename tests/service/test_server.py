@@ -1,7 +1,5 @@
 """The service as its owner starts it: a real process on a port, met by clients that are slow, many or hostile."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

@@ -1,7 +1,5 @@
 """Tokens are shown once, kept as hashes, compared in constant time, and end when their owner says; who can read the files."""
 
-from __future__ import annotations
-
 import hmac
 import os
 import stat

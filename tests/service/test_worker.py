@@ -1,7 +1,5 @@
 """Worker processes: one that hangs, dies or fails takes nothing with it, is replaced, and its charge stays."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What follows from epsilon and the bounds, and the law of a release: against the sum over all outputs in high precision."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import pairwise, product

@@ -5,8 +5,6 @@ further word gives 64 more. U* is U cut to p + 2 bits. A call takes its first wo
 order, each as long as the bits so far leave two answers.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import random

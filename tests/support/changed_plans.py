@@ -1,7 +1,5 @@
 """Plans that are changed after planning, and releases of them without the certificate: for seeded faults."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

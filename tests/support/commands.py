@@ -1,7 +1,5 @@
 """SQL for tests of commands on the 900 people of `visits.parquet`, and what a command has printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # Enough budget that every group is shown and no test depends on luck: at this epsilon the noise of a count

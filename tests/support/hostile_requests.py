@@ -1,7 +1,5 @@
 """Requests to a service by somebody who wants a row, a file, code to run, or all of the memory."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ its first word where it was drawn in bulk. First words come in blocks of 2^13 ve
 each number of a vector an array. A word read as signed w is the place (w + 2^63) / 2^64 of U.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """The page of a service in a browser: a service in a thread, and what a person does with its page."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """The loss of a plan a second time: by the framework's own measurements, chained to the plan's statistics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

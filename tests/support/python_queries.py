@@ -1,7 +1,5 @@
 """Queries in Python on declared tables: the same in the process of the rows and through a client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Cases of a table-driven test: some of them are in the first tier, and the others long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Texts of SQL with their verdicts, from the files of `tests/dialect`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 DIALECT = Path(__file__).parents[1] / "dialect"

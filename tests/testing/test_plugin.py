@@ -1,7 +1,5 @@
 """The pytest plugin: tests get a flakiness, fixtures work in tests alone, and nothing else is disturbed."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

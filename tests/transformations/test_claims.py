@@ -1,7 +1,5 @@
 """What a unit adds, against brute force over small units: never more than its body says, and about as much; definitions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence

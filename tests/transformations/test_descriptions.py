@@ -1,7 +1,5 @@
 """What statistics say of themselves, for the certificate: what a unit adds reaches that, and never exceeds it."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Transformations of records: maps against brute force over small tables, what they compute, and what they refuse."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Parts of a unit stay in the body, and come to no more than the limit of groups."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A limit of a unit's rows over all its groups: no unit moves statistics by more than its body, on all small tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product

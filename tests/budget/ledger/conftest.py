@@ -1,7 +1,5 @@
 """Places of ledgers: files, and databases of a real server."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same question of the same analyst, asked in Python: the same answer, for nothing, and of no other question."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Every edit of a ledger by hand is found: each cell of each table, each row put in or taken out, each bit."""
 
-from __future__ import annotations
-
 import json
 import random
 import sqlite3

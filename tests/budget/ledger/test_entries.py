@@ -1,7 +1,5 @@
 """Receipts have the entry of the ledger that paid: their own, and once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction as F

@@ -1,7 +1,5 @@
 """The journal: who asked what and what came of it, in a chain that shows what was changed; and what it finds odd."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Budgets of a ledger: caps that hold together, by period, exactly, and as `sf.Budget` does."""
 
-from __future__ import annotations
-
 import random
 import re
 from datetime import date

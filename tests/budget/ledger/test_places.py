@@ -1,7 +1,5 @@
 """Where a ledger is: what is wrong there is said in words, nothing is lost, and what is old is read for ever."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

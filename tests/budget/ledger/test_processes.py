@@ -1,7 +1,5 @@
 """Many processes on one ledger, and processes that are killed while they spend."""
 
-from __future__ import annotations
-
 import glob
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 Draws have fixed seeds. sup |F_n - F| passes sqrt(ln(2 / a) / (2 n)) with probability at most a (Massart); a = 1e-14.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction as F
 

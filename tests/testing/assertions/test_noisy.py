@@ -1,7 +1,5 @@
 """Assertions of noisy results: what must pass passes, and as often as stated; what must fail fails."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import product

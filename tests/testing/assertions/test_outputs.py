@@ -1,7 +1,5 @@
 """Assertions on ratios, differences, weighted means and lists; what has no law is refused."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

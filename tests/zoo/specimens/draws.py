@@ -1,7 +1,5 @@
 """Randomness of the zoo: exactly rounded noise on a fine grid, from a seed, so that runs repeat."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What every specimen of the zoo tells of itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
