@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sfumato.budget import Loss, calibrate, split_delta
 from sfumato.budget.calibration import ROOM, threshold_delta
 from sfumato.errors import BudgetError
+from sfumato.exact import as_written
 
 D = F(1, 10**6)
 FINE = F(1, 2**40)
@@ -71,11 +72,37 @@ def test_sums_that_are_not_linear():
     assert loss_at(found).delta(1) == 0 < loss_at(found * (1 - FINE)).delta(1)
 
 
+def test_compositions_beat_basic_composition():
+    many = calibrate(lambda x: Loss(laplace=((1 / x, 40),)), 1, D)
+    assert many < 30  # 40 by basic composition
+    mixed = calibrate(lambda x: Loss(laplace=((1 / x, 5),), gaussian=5 / x**2), 1, D)
+    assert mixed < 13
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(1e-6, 1e3), st.floats(1e-30, 0.9), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_any_budget(epsilon, delta, sensitivity, start):
+    loss_at, calls = counted(lambda x: Loss(gaussian=(F(sensitivity) / x) ** 2))
+    found = calibrate(loss_at, epsilon, delta, start=start)
+    assert len(calls) < 60
+    target = as_written(delta, "delta")
+    assert loss_at(found).delta(epsilon) <= target < loss_at(found * (1 - FINE)).delta(epsilon)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.fractions(F(1, 10**12), F(999, 1000)), st.integers(2, 60))
 def test_split_delta_is_the_largest(delta, groups):
     share = split_delta(delta, groups)
     assert 1 - (1 - share) ** groups <= delta < 1 - (1 - share * (1 + F(1, 2**74))) ** groups
+
+
+def test_split_delta_special_cases():
+    assert split_delta("0.3", 1) == F(3, 10) and split_delta(0, 5) == 0
+    exact = split_delta(F(7, 16), 2)  # 1 - (3/4)^2
+    assert F(1, 4) * (1 - F(1, 2**74)) < exact <= F(1, 4)
+    tiny = split_delta(F(1, 10**300), 1000)
+    assert F(1, 10**303) * (1 - F(1, 2**70)) < tiny
+    assert Loss(approximate=((F(1), split_delta(D, 7), 7),)).delta(7) <= D
 
 
 @pytest.mark.parametrize("delta", [F(1, 10**288), D, F(1, 3), F(999, 1000), 1 - F(1, 10**12)])
@@ -108,3 +135,16 @@ UNBOUGHT = [
 def test_what_cannot_be_bought(loss_at, delta, says):
     with pytest.raises(BudgetError, match=says):
         calibrate(loss_at, 1, delta)
+
+
+def test_bad_arguments():
+    for name, ask in (
+        ("epsilon", lambda: calibrate(CLOSED["gaussian"], float("nan"), D)),
+        ("start", lambda: calibrate(CLOSED["gaussian"], 1, D, start=0)),
+        ("delta", lambda: calibrate(CLOSED["gaussian"], 1, 1)),
+        ("delta", lambda: split_delta("x", 2)),
+        ("groups", lambda: split_delta(D, 1.5)),
+        ("groups", lambda: split_delta(D, True)),
+    ):
+        with pytest.raises(BudgetError, match=name):
+            ask()

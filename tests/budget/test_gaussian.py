@@ -43,6 +43,15 @@ def test_mu_and_delta_are_on_the_safe_side_and_tight(epsilon, delta):
         assert truth(F(epsilon), larger * larger) > real(F(delta))
 
 
+@pytest.mark.parametrize("epsilon", ["-20", "-1e-6", "3"])
+@pytest.mark.parametrize("mu_squared", ["1e-8", "0.3", "1e6"])
+def test_delta_at_negative_epsilons_too(epsilon, mu_squared):
+    ours = gaussian_delta(F(epsilon), F(mu_squared))
+    with mp.workdps(120):
+        exact = truth(F(epsilon), F(mu_squared))
+        assert exact <= real(ours) <= max(exact * (1 + mp.mpf(10) ** -12), real(SMALLEST))
+
+
 def test_no_noise_and_tiny_deltas():
     assert gaussian_delta(F(1), F(0)) == 0
     exact = 1 - mp.exp(-1)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sfumato.budget import Loss
 from sfumato.budget.closed_forms import falling_average, gaussian_delta, joined_delta, mixture
+from sfumato.errors import BudgetError
 
 D = F(1, 10**6)
 
@@ -135,6 +136,12 @@ def test_epsilon_is_the_inverse_of_delta(loss):
     assert loss.delta(epsilon) <= D < loss.delta(epsilon * (1 - F(1, 2**18)))
 
 
+def test_very_small_deltas():
+    loss = Loss(laplace=((F(1, 100), 20),), gaussian=F(1, 1000))
+    assert 0 < loss.delta(2) < F(1, 10**60)
+    assert loss.delta(loss.epsilon("1e-100")) <= F("1e-100")
+
+
 @pytest.mark.long
 def test_extremes_stay_upper_bounds_and_quick():
     assert Loss(laplace=((F(10**6), 100),)).delta("1e-3") > F(99, 100)
@@ -144,6 +151,14 @@ def test_extremes_stay_upper_bounds_and_quick():
     assert limit * mp.mpf("0.99") < real(many) < limit * 8  # as of zero-concentrated DP
     assert Loss(laplace=((F(1), 5000),), gaussian=F(100)).delta("1e-9") > F(99, 100)
     assert Loss(gaussian=F(10**12)).delta(1) > F(99, 100)
+
+
+def test_mixture_weights_are_a_distribution_rounded_up():
+    losses = mixture([(F(1, 3), 4), (F(1, 7), 2)], 15)
+    assert len(losses) == 15 and max(losses) == F(4, 3) + F(2, 7)
+    total = sum(F(*map(int, w.as_integer_ratio())) for w in losses.values())
+    assert 1 <= total <= 1 + F(1, 2**110)
+    assert mixture([(F(1), 1024)], 1024) is None is mixture([(F(1), 31), (F(2), 32)], 1024)
 
 
 @pytest.mark.parametrize("mu_squared", [F(1, 169), F(4)])
@@ -174,3 +189,10 @@ def test_mixtures_of_losses_whose_odds_are_no_number():
 def test_joined_delta(delta, count):
     exact = 1 - (1 - delta) ** count
     assert exact <= joined_delta(delta, count) <= exact * (1 + F(1, 2**200))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1])
+@pytest.mark.parametrize("part", ["gaussian", "additive_delta", "pure"])
+def test_bad_parts(part, bad):
+    with pytest.raises(BudgetError, match=part):
+        Loss(**{part: bad})

@@ -1,9 +1,12 @@
 """Budgets that later questions depend on: never below the truth, however questions are chosen."""
 
 import importlib.util
+import inspect
 import math
 import re
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction as F
 from pathlib import Path
 
@@ -183,6 +186,17 @@ def test_what_is_no_budget_is_refused(arguments, error):
         Budget(1, "0.1").spend(*arguments)
 
 
+def test_a_refusal_spends_nothing_and_is_not_in_the_history():
+    budget = Budget(1, "1e-6")
+    budget.spend("0.5", what="first")
+    before = budget.remaining
+    for epsilon, delta in ((1, 0), ("0.1", "0.5"), ("nonsense", 0), (0, 0)):
+        with pytest.raises(BudgetError):
+            budget.spend(epsilon, delta)
+    assert budget.remaining == before
+    assert [spent.what for spent in budget.history] == ["first"]
+
+
 @pytest.mark.parametrize(("delta", "granted"), [(0, 100), ("1e-6", 250)])  # of 1e-9 each, events have 250
 def test_threads_overspend_nothing(delta, granted):
     budget, refused = Budget(1, delta), []
@@ -201,6 +215,41 @@ def test_threads_overspend_nothing(delta, granted):
         thread.join()
     assert len(refused) + len(budget.history) == 400
     assert len(budget.history) == granted
+
+
+@pytest.mark.long
+def test_an_interrupt_in_the_middle_leaves_the_budget_to_others():
+    """At each call of Python code within a spend; a lock of ours would stay taken by some."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(place):
+        calls = iter(range(place))
+
+        def trace(frame, event, argument):
+            # In a generator that is closed it would be lost.
+            if not frame.f_code.co_flags & inspect.CO_GENERATOR and next(calls, None) is None:
+                sys.settrace(None)
+                raise Interrupt
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            budget.spend("0.001")
+        except Interrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    budget, place = Budget(1), 0
+    while interrupted(place):
+        place += 1
+        with ThreadPoolExecutor(1) as other:
+            other.submit(budget.spend, "0.001").result(timeout=10)
+    assert place > 10
+    assert F(budget.remaining.epsilon) <= 1 - sum(asked.epsilon for asked in budget.history)
 
 
 def test_what_is_said_to_be_left_may_be_asked():

@@ -277,6 +277,12 @@ def test_squares_of_one_row_by_all_values(seed):
         assert l2 <= found.l2
 
 
+def test_the_largest_square_is_rounded_halves_up():
+    squares = {"name": "q", "bits": 1, "centre": "1"}
+    s = read(SUM | {"lower": "-3", "upper": "3", "centre": "0", "squares": squares}, "statistic")
+    assert dict(boxes(s)) == {"s": 3, "q": 5 - 1}  # 9/2
+
+
 @pytest.mark.parametrize("count", [3, 11])
 def test_columns_are_farthest_where_each_is_0_or_at_an_end(count):
     """Exactly of few columns; of many, products of two count where one of them is 0, too."""

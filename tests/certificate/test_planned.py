@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import sfumato as sf
+from sfumato.budget import Loss
 from sfumato.certificate import CertificateError, certify
 from sfumato.certificate.description import read
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, ParameterError
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.plan.plan import certified
@@ -137,6 +138,19 @@ def test_the_map_of_the_largest_groups_is_of_what_is_drawn():
         for changed in weaker:
             loss = changed.loss
             assert loss.basic_epsilon > plan.epsilon or loss.delta(plan.epsilon) > plan.delta
+
+
+@pytest.mark.long
+def test_the_map_of_largest_groups_takes_numbers_of_units():
+    drawn = [plan.measurement for plan in plans_of_largest(7, 60)]
+    public, private = (
+        next(m for m in drawn if (m.candidates is None) is known and m.zcdp is None)
+        for known in (True, False)
+    )
+    assert public.map(0) == private.map(0) == Loss()
+    assert public.map(3).basic_epsilon == 3 * public.map(1).basic_epsilon
+    with pytest.raises(ParameterError, match="units is 2"):
+        private.map(2)
 
 
 def test_the_description_is_of_what_is_drawn():

@@ -15,7 +15,9 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.framework import (
     AtomDomain,
     CategoryDomain,
+    DiscreteDistance,
     OneSidedDistance,
+    PureDP,
     SpreadDistance,
     VectorDomain,
 )
@@ -35,6 +37,7 @@ from sfumato.measurements.candidate_selection import (
     margin_for,
     peel,
     peel_limited,
+    random_order,
     uniform_below,
 )
 from sfumato.measurements.randomized_response import _ratio, respond
@@ -117,6 +120,20 @@ def test_indices_are_uniform_and_biased_ones_are_not(unlikely):
     words = FixedWords([last, last - 1, 3, 2**64 - 1, 7])
     assert uniform_below(5, 3, words).tolist() == [2, 4, 3]  # 2^64 - 1 and `last` are drawn again
     assert uniform_below(1, 4, FixedWords([0, 1, 2**64 - 1, 9])).tolist() == [0] * 4
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("the order of one is all that is fresh")
+def test_orders_are_uniform_and_ties_are_drawn_again(unlikely):
+    words = SeededWords(2)
+    counts = Counter(tuple(random_order(4, words).tolist()) for _ in range(12_000))
+    assert not unlikely(counts, dict.fromkeys(permutations(range(4)), 1 / 24))
+    lazy = Counter(
+        tuple(np.argsort(words.take(4) % np.uint64(3), kind="stable").tolist()) for _ in range(12_000)
+    )
+    assert unlikely(lazy, dict.fromkeys(permutations(range(4)), 1 / 24))
+    assert random_order(3, FixedWords([5, 1, 5, 9, 7, 3])).tolist() == [2, 1, 0]
+    assert random_order(1).tolist() == [0]
 
 
 @pytest.mark.flakiness(k=100, because="a million scales lie between the scores")
@@ -320,6 +337,19 @@ def test_the_ratio_is_below_the_power_and_the_map_above_its_logarithm(epsilon):
         assert log <= mp.mpf(stated.numerator) / stated.denominator
         assert log <= exact
         assert log >= exact * (1 - mp.mpf(2) ** -50)
+
+
+@pytest.mark.flakiness(k=27, because="one of two answers of probability 0.27 is missing among 200")
+def test_the_claim_of_an_answer():
+    response = randomized_response(["a", "b", "c"], "0.5")
+    assert response.map(0) == 0 and response.map(F(1, 2)) == 0 and response.map(5) == response.map(1)
+    assert (
+        response.input_domain == CategoryDomain(("a", "b", "c"))
+        and response.input_metric == DiscreteDistance()
+    )
+    assert response.output_measure == PureDP()
+    assert {response("a") for _ in range(200)} == {"a", "b", "c"}
+    assert {randomized_response(("a", "b"), 10**6)("b") for _ in range(20)} == {"b"}
 
 
 @pytest.mark.long

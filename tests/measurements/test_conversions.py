@@ -79,6 +79,15 @@ def approximate(epsilon, delta):
     )
 
 
+def test_approximate_losses_compose_as_privacy_losses():
+    made = convert(approximate("0.5", "1e-6"), PrivacyLoss())
+    assert made.map(1) == Loss(approximate=((F(1, 2), F("1e-6"), 1),))
+    assert made.map(0) == Loss()
+    assert convert(approximate(0, "0.25"), PrivacyLoss()).map(1) == Loss(additive_delta=F(1, 4))
+    assert convert(approximate(1, 2), PrivacyLoss()).map(1).delta(1) == 1
+    assert sum([made.map(1)] * 4, Loss()).delta(2) <= F("4e-6")
+
+
 @pytest.mark.parametrize("delta", [0, 1, math.nan, "x"])
 def test_bad_delta(delta):
     with pytest.raises(BudgetError, match="delta"):

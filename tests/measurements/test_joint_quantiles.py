@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction as F
+from functools import cache
 from itertools import pairwise, product
 
 import mpmath as mp
@@ -42,6 +43,18 @@ LATTICES = [
     Lattice(0.0, 10.0),
     pytest.param(Lattice(-2e5, 1e9, whole=True), marks=pytest.mark.long),
 ]
+
+ODD = [
+    Lattice(-1e300, 1e300),
+    Lattice(0.0, 5e-300),
+    Lattice(-5e-324, 5e-324),
+    Lattice(30.0, 30.000000000000007),
+    Lattice(1e15, 1e15 + 0.25),
+    Lattice(-3.0, 1e18, whole=True),
+    Lattice(1.0, 2.0, whole=True),
+]
+
+measure = cache(BaseMeasure)
 
 
 def has_digits(value, digits, top, lowest):
@@ -80,6 +93,19 @@ def test_round_numbers_weigh_more_by_the_shares_that_they_have(lattice):
     places = np.arange(lattice.first, lattice.last + 1)
     assert base.between(places, places).tolist() == [weights[place] for place in places.tolist()]
     assert base.total == sum(weights.values()) <= (1 + len(DIGITS)) * lattice.count
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("lattice", [*LATTICES, *ODD], ids=str)
+@steady
+@given(st.tuples(*[st.fractions(0, 1)] * 3))
+def test_weights_add_up_and_are_at_least_one(lattice, shares):
+    base = measure(lattice)
+    low, middle, high = sorted(lattice.first + round(share * (lattice.count - 1)) for share in shares)
+    upto = int(base.between(low, middle))
+    assert upto >= middle - low + 1
+    if middle < high:
+        assert upto + int(base.between(middle + 1, high)) == int(base.between(low, high)) <= base.total
 
 
 @pytest.mark.parametrize("low, high", [(0, 50), (11, 19), (20, 20)])
@@ -239,6 +265,34 @@ def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     choice = QuantileChoice(F(2), SMALL, targets)
     claim = float(choice.loss)
     assert 0.5 * claim < largest_loss(choice, most=2 if len(targets) == 2 else 3) <= claim * (1 + 1e-12)
+
+
+groups_of_counts = st.lists(
+    st.dictionaries(st.integers(0, 5), st.sampled_from([1, 2, 7, 2**40, 2**61]), max_size=6),
+    min_size=1,
+    max_size=5,
+)
+
+
+@steady
+@given(groups_of_counts, choices, st.sampled_from([None, 0, 3, "near", "far"]))
+def test_groups_are_measured_together_as_each_by_itself(groups, choice, far):
+    far = getattr(choice, far) if isinstance(far, str) else far
+    alone = [given_as(counts) for counts in groups]
+    places = np.concatenate([own for own, _ in alone])
+    offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
+    together = given_as(dict(enumerate(n for counts in groups for _, n in sorted(counts.items()))))[1]
+    found = choice.levels_of_groups(places, together, offsets, far)
+    for levels, own in zip(found, alone, strict=True):
+        expected = choice.levels(*own, far)
+        assert levels.distances.tolist() == expected.distances.tolist()
+        assert levels.log_left == expected.log_left
+        assert [[e.tolist() for e in ends] for ends in levels.ends] == [
+            [e.tolist() for e in ends] for ends in expected.ends
+        ]
+    drawn = choice.draws(places, together, offsets, SeededWords(1))
+    words = SeededWords(1)
+    assert list(drawn) == [choice.draw(*own, words) for own in alone]
 
 
 def test_what_is_released_and_refused():

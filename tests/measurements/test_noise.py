@@ -1,6 +1,7 @@
 """Noise as measurements: maps against brute force, the law of what is drawn, and what is released."""
 
 import math
+from collections import Counter
 from fractions import Fraction as F
 from itertools import product
 
@@ -65,6 +66,13 @@ def test_the_map_of_vectors_is_nearly_reached(silent, size):
         assert moved > missing
 
 
+def test_whole_numbers_are_not_rounded(silent):
+    for kind in silent:
+        assert kind.measurement("0.1", fw.AtomDomain(int))(2**200 + 1) == 2**200 + 1
+        assert kind.measurement(10**6, fw.VectorDomain(fw.AtomDomain(int)))([1, -(10**30)]) == [1, -(10**30)]
+        assert kind.measurement(1, fw.VectorDomain(fw.AtomDomain(int)))([]) == []
+
+
 @KINDS
 @pytest.mark.parametrize("scale", ["1/3", 10**9])
 def test_claims_on_whole_numbers(make, law, scale):
@@ -88,6 +96,27 @@ def test_claims_on_other_numbers(make, law):
     three = make(1, fw.VectorDomain(UNIT, 3))
     moved = 3 if make is laplace else root_up(F(3))
     assert three.map(1) == 1 + moved * STEP and three.map(0) == 0
+
+
+N = 25_000
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=14, because="Chernoff's bound at 1e-15; 120 draws have three values with 0.55^120")
+@KINDS
+def test_noise_on_whole_numbers_has_the_law_of_rounded_noise(make, law, unlikely):
+    span = range(-400, 401)
+    expected = {m: law(2).rounded_pmf(m) for m in range(-8, 9)} | {"beyond": 2 * law(2).rounded_sf(8)}
+
+    def counts(made):
+        drawn = made([1000] * N)
+        return Counter(d - 1000 if abs(d - 1000) <= 8 else "beyond" for d in drawn if d - 1000 in span)
+
+    assert not unlikely(counts(make(2, fw.VectorDomain(fw.AtomDomain(int)))), expected)
+    assert unlikely(counts(make(F(7, 5), fw.VectorDomain(fw.AtomDomain(int)))), expected)
+    assert unlikely(counts(make(F(13, 5), fw.VectorDomain(fw.AtomDomain(int)))), expected)
+    single = make(2)
+    assert len({single(0) for _ in range(120)}) > 3
 
 
 @pytest.mark.noise_cannot_matter("it looks at the groups alone")
@@ -150,6 +179,20 @@ def test_wide_numbers_are_pythons():
 
 BODY = fw.ConeBody(("rows", "visits"), (F(2), F(30)))
 
+UNITS = fw.ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
+
+
+@pytest.mark.noise_cannot_matter("noise of 2^19 scales has a probability below e^-1000")
+def test_what_is_released_with_k_norm_noise():
+    release = k_norm(1, UNITS, keys=["a", "b"])
+    assert release.output_measure == fw.PureDP() and release.input_domain == fw.GroupedIntegers(UNITS.names)
+    given = {"a": {"people": 10**9, "rows": 2 * 10**9}, "private": {"people": 1, "rows": 1}}
+    out = release(given)
+    # Only the groups that are shown, all of them, and all their numbers.
+    assert list(out) == ["a", "b"]
+    assert all(set(numbers) == set(UNITS.names) for numbers in out.values())
+    assert abs(out["a"]["rows"] - 2 * 10**9) < 10**6 > abs(out["b"]["visits"])
+
 
 def test_one_draw_for_all_groups_or_noise_of_each():
     assert k_norm(1, BODY, "abc").input_metric == fw.KNormDistance(BODY)
@@ -179,6 +222,18 @@ def test_k_norm_noise_that_is_refused(given):
 PEOPLE = fw.ConeBody(("people", "rows", "visits"), (F(1), F(2), F(30)), units=True)
 
 CENTRED = fw.CentredDistance(PEOPLE, (F(3), F(5), F(70)), F(2), F(1, 4), "ab")
+
+
+@pytest.mark.noise_cannot_matter("noise of 2^10 scales has a probability below e^-500000")
+def test_what_is_released_with_noise_in_common():
+    release = centred_gaussian(2, CENTRED)
+    assert release.output_measure == fw.GaussianDP() and release.input_domain == fw.GroupedIntegers(
+        PEOPLE.names
+    )
+    assert release.input_metric == CENTRED and release.map(3) == F(3, 2)
+    out = release({"a": {"people": 10**9}, "private": {"people": 1}})
+    assert list(out) == ["a", "b"] and all(set(v) == set(PEOPLE.names) for v in out.values())
+    assert abs(out["a"]["people"] - 10**9) < 10**6 > abs(out["b"]["visits"])
 
 
 def test_the_noise_has_the_covariance_of_the_metric():

@@ -169,6 +169,36 @@ def test_groups_below_the_pre_threshold_are_never_kept(kind):
     assert rule.expected_threshold == with_pre_threshold[kind](1).expected_threshold + 7
 
 
+def test_losses():
+    assert TruncatedGeometric("0.5", "1e-7").loss(3) == Loss(approximate=((F(1, 2), F("1e-7"), 3),))
+    laplace = LaplaceThreshold(Laplace(scale=4), "1e-7").loss(1)
+    assert laplace == Loss(laplace=((F(1, 4), 1),), additive_delta=F("1e-7"))
+    gaussian = GaussianThreshold(Gaussian(sigma=4), "1e-7").loss(8)
+    assert gaussian.gaussian == F(1, 2) and 7.99e-7 < gaussian.additive_delta < 8e-7
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lone", [0, 1, 2])
+@pytest.mark.parametrize("shared", [0, 1])
+def test_a_threshold_meets_its_claim_by_direct_integration(lone, shared):
+    """A unit in `lone` groups of its own and `shared` groups of 1 + others: the hockey stick itself, both ways."""
+    rule = LaplaceThreshold(Laplace(scale=2), "1e-3")
+    claimed = rule.loss(max(1, lone + shared)).delta("0.25")
+    grid = range(-60, 80)
+    pmf = lambda m: float(rounded_tail(rule.law, m) - rounded_tail(rule.law, m + 1))  # noqa: E731
+    count = {n: {m: pmf(m - n) for m in grid} for n in (1, 4, 5)}
+    seen = {n: {m: p for m, p in c.items() if m >= rule.tau} for n, c in count.items()}
+    for shown in seen.values():
+        shown["none"] = 1.0 - sum(shown.values())
+    with_unit, without = {(): 1.0}, {(): 1.0}
+    for here, there in [(seen[1], {"none": 1.0})] * lone + [(seen[5], seen[4])] * shared:
+        with_unit = {(*k, m): p * q for k, p in with_unit.items() for m, q in here.items()}
+        without = {(*k, m): p * q for k, p in without.items() for m, q in there.items()}
+    for upper, lower in ((with_unit, without), (without, with_unit)):
+        stick = sum(max(0.0, p - math.exp(0.25) * lower.get(k, 0.0)) for k, p in upper.items())
+        assert stick <= float(claimed) + 1e-12
+
+
 def test_what_is_refused():
     for bad in (0, -1, float("nan"), "x"):
         for make in (

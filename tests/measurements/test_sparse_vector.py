@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.errors import BudgetError, ParameterError
+from sfumato.framework import AtomDomain, LInfDistance, PureDP, VectorDomain
 from sfumato.measurements import AboveThreshold, above_threshold, sparse_vector
 from sfumato.measurements.sparse_vector import noise_scales
 from sfumato.noise import SeededWords
@@ -84,6 +85,17 @@ def test_the_split_adds_up_exactly_and_is_near_the_best(scale, positives):
     assert 1 / first + 2 * positives / second == 1 / scale
     ratio = 2 * positives / second * first
     assert abs(float(ratio) / (2 * positives) ** (2 / 3) - 1) < 1e-4
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")
+def test_the_measurement():
+    above = above_threshold("0.5", 100, positives=2)
+    assert above.map(3) == 6 and above.map(0) == 0
+    assert above.input_domain == VectorDomain(AtomDomain(int)) and above.input_metric == LInfDistance()
+    assert above.output_measure == PureDP()
+    far = 10**9
+    assert above([-far, far, -far, far, far]) == [False, True, False, True]
+    assert above([-far] * 3) == [False] * 3 and above([]) == []
 
 
 @pytest.mark.flakiness(k=100, because="noise of scale 40 or less against 10^9")

@@ -11,10 +11,12 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
-from sfumato.measurements import stratified_estimate
+from sfumato.framework import GaussianDP, PureDP
+from sfumato.measurements import NOISES, stratified_estimate
 from sfumato.measurements.stratified_survey import (
     ProportionLimits,
     RoundedNoise,
+    noisy_stratum_sums,
     sampling_exponent,
 )
 from sfumato.noise import Gaussian, Laplace
@@ -118,6 +120,15 @@ def test_exact_coverage_of_one_stratum(law, confidence=F(95, 100)):
         assert min(exact_coverages([n], [size], cases, law, confidence)) >= confidence - F(1, 10**9)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("law", [Laplace(1)], ids=str)
+def test_exact_coverage_of_two_strata(law):
+    shares = ((0, 0), (0.02, 0), (0.04, 0.1), (0.3, 0), (0.5, 0.5), (1, 0.6), (0, 1))
+    for n, size in (([5, 20], [500, 100]), ([2, 9], [30, 300]), ([12, 12], [100, 100])):
+        cases = [[round(p * s) for p, s in zip(pair, size, strict=True)] for pair in shares]
+        assert min(exact_coverages(n, size, cases, law, "0.95")) >= 0.95 - 1e-9
+
+
 @pytest.mark.parametrize("n", [2, 300])
 def test_nobody_said_yes(n):
     """Without noise, in a large population, it is the exact limit 1 - miss^(1/n), to 1%."""
@@ -149,6 +160,26 @@ def test_with_a_huge_epsilon_it_is_the_textbook_estimate():
     parts = [(4421, 100, 0.66), (1018, 50, 0.68), (755, 50, 0.66)]
     variance = sum((N / 6194) ** 2 * (N - n) / N * p * (1 - p) / (n - 1) for N, n, p in parts)
     assert math.isclose(share.standard_error, math.sqrt(variance), rel_tol=1e-9)
+
+
+@pytest.mark.noise_cannot_matter("it looks at laws and losses")
+@pytest.mark.parametrize(("noise", "options"), [("laplace", {}), ("gaussian", {"delta": 1e-6})])
+def test_the_budget_is_read_from_the_map(noise, options):
+    share = ask(epsilon="0.5", noise=noise, **options)
+    made = noisy_stratum_sums([100, 50, 50], NOISES[noise], share.law.unit)
+    assert made.output_measure == (PureDP() if noise == "laplace" else GaussianDP())
+    if noise == "laplace":
+        assert made.map(1) == F(1, 2) and share.spent == (0.5, 0.0)
+    else:
+        from sfumato.budget.closed_forms import gaussian_delta
+
+        assert (
+            gaussian_delta(F(1, 2), made.map(1) ** 2)
+            <= F(1, 10**6)
+            < gaussian_delta(F(1, 2), (made.map(1) * F(101, 100)) ** 2)
+        )
+        assert share.spent == (0.5, 1e-6)
+    assert made.map(3) == 3 * made.map(1), "three rows of one person"
 
 
 REFUSED: list[tuple[dict[str, object], type[Exception]]] = [

@@ -289,6 +289,20 @@ def test_tolerances_of_two_laplace_noises_are_outward(b, c, failure):
         assert 0 < (mpmath.log(failure) - mpmath.log(tail)) / u < 1e-11 + 3e-15 / u
 
 
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("count", [2, 5])
+def test_many_sums_at_once_are_each_as_one(kind, count):
+    laws = [LAWS[kind](10 * (i + 1)) for i in range(count)]
+    weights = np.abs(np.sin(np.arange(1, 7 * count + 1))).reshape(count, 7)
+    weights[-1, 0] = 0.0
+    for k in (0.3, 1.3, 20):
+        found = NoiseSum(tuple(zip(weights, laws, strict=True))).tolerance(k)
+        one_by_one = [
+            NoiseSum(tuple(zip(column.tolist(), laws, strict=True))).tolerance(k) for column in weights.T
+        ]
+        assert found == pytest.approx(one_by_one, rel=1e-9)
+
+
 @pytest.mark.parametrize("scales", [(5, 3, 1), (1, 0.9, 0.1), (8, 7, 6, 5, 4, 3)])
 def test_tolerances_of_several_laplace_noises_are_outward(scales):
     """Against partial fractions: P(|S| > t) is a sum of e^(-t / b), each times a product over the others."""

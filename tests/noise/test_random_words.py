@@ -20,6 +20,17 @@ from sfumato.noise import (
 from sfumato.noise import random_words as module
 
 
+@pytest.mark.flakiness(
+    k=19, because="50,001 words have two pairs of equal ones with chance (50,001^2 / 2^65)^2"
+)
+@pytest.mark.parametrize("count", [0, 3, 16385, 50001])
+def test_take_gives_what_is_asked(count):
+    words = SecureWords().take(count)
+    assert words.shape == (count,)
+    assert words.dtype == np.uint64
+    assert len(np.unique(words)) >= count - 1
+
+
 def test_seeded_words_are_one_stream_however_taken():
     whole = SeededWords("a").take(40001)
     words = SeededWords("a")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction as F
 from itertools import combinations, product
-from math import comb, floor, log10, sqrt
+from math import comb, floor, hypot, log10, sqrt
 
 import mpmath
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import TreeDistance
+from sfumato.measurements import tree_laplace
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.noise.noise_sums import laplaces_tolerance
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
@@ -106,6 +107,23 @@ def test_whole_numbers_pass_through(monkeypatch, power):
     if power:
         (wrong,) = given(monkeypatch, other, [m + n for m, n in zip(moved, z, strict=True)])
         assert wrong != [(n << FINE) + w for n, w in zip(x, given(monkeypatch, other, z)[0], strict=True)]
+
+
+def test_steps_and_totals_have_the_deviations_that_are_promised():
+    noise = SeriesGaussian((F(5), F(50)), HALF, 4000)
+    drawn = noise.rounded(SeededWords(1)) / 2.0**FINE
+    deviations, off = noise.cumulated
+    assert np.all(off < 2.0**-11) and deviations[0] == pytest.approx(1)
+    assert deviations[-1] == pytest.approx(sqrt(HALF.squared_sum(1)), rel=1e-3)
+    for own, scale, law in zip(drawn, (5, 50), noise.laws, strict=True):
+        assert np.cumsum(own, axis=1).std(axis=0) == pytest.approx(scale * deviations, rel=0.08)
+        assert own.std(axis=0)[-1] == pytest.approx(law.standard_deviation, rel=0.08)
+        assert law.standard_deviation == pytest.approx(scale * hypot(*noise.inverse), rel=1e-3)
+        # No draw serves two steps, two series or two numbers.
+        sums = np.array([HALF.times([F(v) for v in row.tolist()]) for row in own[:30]], np.float64)
+        assert sums.std() == pytest.approx(scale, rel=0.1)
+        assert abs(np.corrcoef(sums[:, :-1].ravel(), sums[:, 1:].ravel())[0, 1]) < 0.15
+    assert abs(np.corrcoef(drawn[0].ravel(), drawn[1].ravel())[0, 1]) < 0.02
 
 
 @pytest.mark.parametrize(
@@ -207,3 +225,15 @@ def test_no_unit_moves_blocks_by_more_than_1_and_one_moves_them_as_far(series, g
         for vectors in product(largest, repeat=groups)
     )
     assert moved == 1
+
+
+def test_what_the_measurement_takes():
+    release = tree_laplace(2, shape())
+    assert release.map(3) == F(3, 2) and set(release({})) == set(range(5))
+    with pytest.raises(ParameterError):
+        tree_laplace(2**40, shape())
+    with pytest.raises(ParameterError):
+        per_group(STATISTICS, groups=3, together=shape(groups=2))
+    with pytest.raises(ParameterError):
+        TreeDistance(("n",), (F(1),), TREE, (range(4),))
+    assert shape().distance({0: {"other": 1}}, {}) == float("inf")

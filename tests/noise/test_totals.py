@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction as F
-from math import sqrt
+from math import log10, sqrt
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
-from sfumato.noise.level_noise import _SOLVED, LevelsGaussian, least_squares, variances
+from sfumato.noise.level_noise import _SOLVED, LevelNoises, LevelsGaussian, least_squares, variances
 
 pytestmark = pytest.mark.noise_cannot_matter("the words are seeded")
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
@@ -154,6 +154,24 @@ def test_noise_of_cells_and_totals_has_the_deviations_that_are_promised():
             found = rollup.totals(drawn[:, c], level).std(axis=0)
             assert found == pytest.approx(scale * deviations, rel=0.08)
             assert not np.allclose(found, scale * np.sqrt(rollup.sizes[level]), rtol=0.2)
+
+
+def test_tolerances_are_of_all_that_a_sum_is_made_of():
+    noises = LevelNoises(
+        {},
+        {"a": 1.0, "b": 0.5},
+        {"a": 3.0, "b": 8.0},
+        np.array([1.0, 2.0]),
+        {"a": np.zeros(2), "b": np.ones(2)},
+    )
+    one = noises.tolerance({"a": np.ones(2)}, 0.05)
+    assert one == pytest.approx([3 * 1.96, 6 * 1.96], rel=0.2)
+    both = noises.tolerance({"a": np.ones(2), "b": -np.ones(2)}, 0.05)
+    assert both == pytest.approx(one * 5 / 3 + 0.5)
+    assert noises.tolerance({"a": np.ones(2)}, 0.05, copies=2) == pytest.approx(
+        2 * noises.tolerance({"a": np.ones(2)}, 0.025)
+    )
+    assert log10(0.05) < 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sfumato.errors import ParameterError
 from sfumato.measurements.group_selection import KNormThreshold
 from sfumato.noise import Laplace, SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
-from sfumato.noise.k_norm.joint_marginals import joint, marginals
+from sfumato.noise.k_norm.joint_marginals import Pieces, joint, marginals
 from sfumato.noise.k_norm.marginals import ErlangMixture, separate
 
 ONE = (F(1),) * 5
@@ -138,3 +138,9 @@ def test_tails_below_zero_are_the_rest(cone):
             (low, high), (least, most) = law.tail_bounds(x), law.tail_bounds(-x)
             assert (least, most) == (1 - high, 1 - low)
         assert KNormThreshold(law, F(1, 10**6)).tau >= 2
+
+
+def test_a_step_is_found_between_smooth_parts():
+    steep = Pieces(lambda x: np.tanh((x - 0.5) * 1e4), [0, 0.5, 1], 1e-12)
+    x = np.concatenate([[0, 0.5, 1], 0.5 + np.geomspace(1e-7, 0.4, 200)])
+    assert np.abs(steep(x) - np.tanh((x - 0.5) * 1e4)).max() < 1e-10

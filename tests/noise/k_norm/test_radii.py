@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords
-from sfumato.noise.k_norm import Cone
+from sfumato.noise.k_norm import Cone, JointNoise
+from sfumato.noise.k_norm import sampling as radii_module
 from sfumato.noise.k_norm.sampling import (
     Streams,
     density,
@@ -83,6 +85,25 @@ def test_share_has_its_law(cone, groups):
     cdf = np.concatenate([[0], np.cumsum(density[1:] + density[:-1])])
     drawn = [float(share(cone.volume, groups, Streams(SeededWords(i)), 1)(128).low) for i in range(n)]
     assert distance(drawn, lambda v: np.interp(v, xs, cdf / cdf[-1])) < threshold
+
+
+@pytest.mark.parametrize("cone", WIDE, ids=str)
+@pytest.mark.parametrize("groups", [1, 5000])
+def test_one_proposal_in_ten_is_taken(monkeypatch, cone, groups):
+    """However many numbers there are: of 50 sums it was once one in millions."""
+    tried = []
+    for kind in (radii_module._EvenProposal, radii_module._ShareProposal):
+        honest = kind.accepted
+        monkeypatch.setattr(kind, "accepted", lambda *a, honest=honest: tried.append(1) or honest(*a))
+    for seed in range(20):
+        share(cone.volume, groups, Streams(SeededWords(seed)), 1)
+    assert len(tried) < 10 * 20
+
+
+@pytest.mark.parametrize("count", [0, -1, F(3, 2)])
+def test_groups_are_counted(count):
+    with pytest.raises(ParameterError, match="whole number of at least 1"):
+        JointNoise(Cone(0), (F(1),), count)
 
 
 @pytest.mark.parametrize("shape", [1, 5, 100, 2000, 4_000_000])
