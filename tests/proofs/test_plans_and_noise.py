@@ -1,7 +1,8 @@
-"""The pages on private groups, on noise along a walk and on keyed noise, held against the code."""
+"""The pages on private groups, parts of units, noise along a walk and keyed noise, held against the code."""
 
 import hmac
 import math
+from collections import Counter
 from fractions import Fraction
 from hashlib import sha256
 from types import SimpleNamespace
@@ -79,6 +80,45 @@ def test_the_divergence_of_a_whole_release_is_what_the_page_says(noise):
     assert max(forth, back) <= float(plan.delta) * (1 + 1e-9)
     # And none of it can be left out: the threshold alone is a good part of what is charged.
     assert forth >= lone > float(plan.selection.delta_per_group) / 20
+
+
+# Parts of units.
+
+
+def losses(move, r):
+    """The law of the loss of discrete Laplace noise moved so far, in steps over its scale."""
+    if not move:
+        return Counter({0: 1})
+    law = Counter({move: 1 / (1 + r)})
+    law.update({move - 2 * x: (1 - r) / (1 + r) * r**x for x in range(1, move)})
+    law[-move] += r**move / (1 + r)
+    return law
+
+
+def of_both(one, other, r):
+    law = Counter()
+    for x, p in losses(one, r).items():
+        for y, q in losses(other, r).items():
+            law[x + y] += p * q
+    return law
+
+
+@pytest.mark.parametrize("r", [Fraction(1, 10), Fraction(9, 10)])
+def test_moves_lose_more_in_fewer_groups_as_the_page_says(r):
+    for a in range(1, 6):
+        for b in range(1, a + 1):
+            equal, unequal = of_both(a, b, r), of_both(a + 1, b - 1, r)
+            assert sum(equal.values()) == sum(unequal.values()) == 1
+            spread = Counter()
+            for i in range(b - 1, a):
+                for j, part in enumerate((1, -(1 + r**2), r**2)):
+                    spread[a + b - 2 * (i + j)] += r ** (i + 1) * part
+            assert all((1 + r) ** 2 * (unequal[x] - equal[x]) == spread[x] for x in {*equal, *unequal})
+            for least in range(-a - b, a + b):
+                delta = [
+                    sum(p * max(0, 1 - r ** (x - least)) for x, p in law.items()) for law in (equal, unequal)
+                ]
+                assert delta[0] <= delta[1]
 
 
 # Noise along a walk.
