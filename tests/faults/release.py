@@ -102,6 +102,12 @@ FAULTS = [
     Fault("a plan is remembered for other limits", "plan/planning.py",
           'parts |= {"schema": tuple(query.schema.items()), "public_keys": count}', 'parts |= {"schema": tuple(query.schema.items()), "public_keys": count, "max_groups": None}', "tests/plan/test_planning.py::test_what_differs_is_planned_anew"),
     # What is shown.
+    Fault("bars of numbers shown as 0 end where the number was", "query/aggregates/estimate.py",
+          "value, interval = self.shown(numbers), self.interval", "value, interval = self.value(numbers), self.interval", f"{RELEASE}/test_nonnegative.py"),
+    Fault("numbers below 0 are shown as positive ones", "query/aggregates/estimate.py",
+          "return np.maximum(value, 0.0) if self.nonnegative", "return np.abs(value) if self.nonnegative", f"{RELEASE}/test_nonnegative.py"),
+    Fault("sums of negative numbers are shown from 0 on", "api/question.py",
+          "isinstance(a, Sum) and a.lower < 0}", "isinstance(a, Sum) and a.upper < 0}", f"{RELEASE}/test_nonnegative.py"),
     Fault("error bars are rounded inwards", "display/formatting.py",
           "quantize(last, ROUND_CEILING, _CONTEXT)\n    return Shown", "quantize(last, ROUND_HALF_EVEN, _CONTEXT)\n    return Shown", "tests/display/test_numbers.py::test_the_shown_error_is_never_too_small_and_the_value_is_near"),
     Fault("escape codes reach a terminal", "display/formatting.py",

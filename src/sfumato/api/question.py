@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.display.formatting import visible
 from sfumato.display.progress import fraction_of, notebook_bar
-from sfumato.errors import BudgetError, ParameterError
+from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, truth_value
 from sfumato.guidance.diagnosis_plan import diagnosis, share_of
 from sfumato.guidance.diagnostics import Diagnostics
@@ -31,7 +31,7 @@ from sfumato.noise import Words
 from sfumato.plan.budget_shares import Share
 from sfumato.plan.plan import Claim, Plan
 from sfumato.plan.planning import make_plan
-from sfumato.query.aggregates import Aggregate, Automatic
+from sfumato.query.aggregates import Aggregate, Automatic, Sum, Weighted
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.option_names import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.query import Query
@@ -144,14 +144,15 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         diagnostics: Number | None = None,
         auto_share: Amount | None = None,
         sampling: bool = False,
+        nonnegative: bool = False,
     ) -> Plan:
         """Return the plan of the question: what a release would do and cost. No row is read.
 
         Takes the options of `release`.
 
         Args:
-            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling: as of
-                `release`.
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling,
+                nonnegative: as of `release`.
         Returns:
             A `Plan`: its `spent`, its noises, and `explain()`.
         Raises:
@@ -168,6 +169,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             epsilon=epsilon,
             diagnostics=diagnostics,
             sampling=sampling,
+            nonnegative=nonnegative,
             delta=delta,
             noise=noise,
             group_selection=group_selection,
@@ -181,6 +183,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         diagnostics: Number | None = None,
         auto_share: Amount | None = None,
         sampling: bool = False,
+        nonnegative: bool = False,
         **options: Any,
     ) -> Plan:
         """Return the plan of the question, with placeholders for "auto", to check its options."""
@@ -190,7 +193,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             beside = share_of(whole, diagnostics)
             epsilon = whole - beside
         plan = make_plan(self.query, epsilon=epsilon, **options)
-        return self._beside(plan, beside, sampling)
+        return self._beside(plan, beside, sampling, nonnegative)
 
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
@@ -370,6 +373,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         auto_share: Amount | None = None,
         confidence: float | None = None,
         sampling: bool = False,
+        nonnegative: bool = False,
         budget: Budget | None = None,
         share: Number | None = None,
         unsafe_words: Words | None = None,
@@ -392,6 +396,8 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             sampling: let all error bars of the release, where nothing else is said, hold what a large
                 population has, of which the units are a random sample; as of `Release.errors`. It costs
                 nothing more.
+            nonnegative: show counts below 0 as 0, and sums whose lower bound is not below 0. Error bars hold
+                as often as before; averages and totals of such numbers are too large.
             budget: that of all questions, which pays; see `sfumato.Budget`.
             share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
                 noise is the one that is the smallest for it. Of it too `auto_share` goes to looks.
@@ -433,12 +439,11 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         if not self.automatic:
             if share is not None:
                 plan, _ = Share.from_budget(budget, share).best(self.query, options)
-                plan = self._beside(plan, Fraction(0), sampling)
+                plan = self._beside(plan, Fraction(0), sampling, nonnegative)
             else:
                 assert epsilon is not None
-                plan = self._checked_plan(
-                    epsilon=epsilon, diagnostics=diagnostics, sampling=sampling, **options
-                )
+                options |= {"sampling": sampling, "nonnegative": nonnegative}
+                plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, **options)
             log_planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
             return table._engine.release(plan, **drawing, pay=pay(plan))
 
@@ -454,7 +459,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
                 paid.extend(payment(budget, [claim], self.query.title, made_up=made_up)())
 
             means = of_epsilon(whole, beside, looks, options, pay_all)
-        check = partial(self._beside, beside=beside, sampling=sampling)
+        check = partial(self._beside, beside=beside, sampling=sampling, nonnegative=nonnegative)
         log_planned(self._engine.name, len(self.aggregates), **cost)
         with without_log():
             plan = AutomaticQuery(table, self.query, self.aggregates).plan(means, check=check, **drawing)
@@ -474,10 +479,38 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
         return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
 
-    def _beside(self, plan: Plan, beside: Fraction, sampling: bool) -> Plan:
-        """Return the question's plan with diagnostics, if they cost anything, and sampling error bars."""
+    def _beside(self, plan: Plan, beside: Fraction, sampling: bool, nonnegative: bool) -> Plan:
+        """Return the question's plan with diagnostics, if they cost anything, and options of its outputs."""
+        if truth_value(nonnegative, "nonnegative"):
+            plan = _shown_from_zero(plan)
         if truth_value(sampling, "sampling"):
             from sfumato.release.sampling_error import Sampled  # SciPy's laws take long to import
 
             plan = Sampled(replace(plan, sampling=True)).plan  # which refuses where no output has such bars
         return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
+
+
+def _shown_from_zero(plan: Plan) -> Plan:
+    """Return a plan whose counts, and sums of numbers that are not negative, are shown as 0 where below.
+
+    Raises:
+        QueryError: no output is one.
+    """
+    asked = {name: a.aggregate if isinstance(a, Weighted) else a for name, a in plan.query.aggregates}
+    signed = {name for name, a in asked.items() if isinstance(a, Sum) and a.lower < 0}
+    estimates = [
+        replace(e, nonnegative=e.kind in ("count", "sum") and e.name not in signed)
+        for e in plan.requirements.estimates
+    ]
+    names = [e.name for e in estimates if e.nonnegative]
+    if not names:
+        raise QueryError(
+            "nonnegative: no output is a count, or a sum whose lower bound is not below 0; leave it out"
+        )
+    note = (
+        f"{', '.join(names)}: shown as 0 where noise makes a number negative. Averages and totals of these "
+        "are too large."
+    )
+    requirements = replace(plan.requirements, estimates=tuple(estimates))
+    drawn = replace(plan.measurement, requirements=requirements)
+    return replace(plan, measurement=drawn, noise_notes=(*plan.noise_notes, note))

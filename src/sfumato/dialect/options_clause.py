@@ -111,6 +111,7 @@ OPTION_NAMES = (
         "encoding",
         "confidence",
         "sampling",
+        "nonnegative",
         "timezone",
         "unit_timezone",
         "diagnostics",
@@ -135,7 +136,7 @@ _OURS = {
 }
 _of_release = (
     *("noise", "group_selection", "min_privacy_units_per_group", "diagnostics", "auto_share"),
-    "sampling",
+    *("sampling", "nonnegative"),
 )
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
@@ -178,6 +179,7 @@ class Settings(Spelled):
         multiline, encoding: how CSV is written.
         confidence: of the error bars that are named in SQL.
         sampling: whether error bars hold the sampling error too.
+        nonnegative: whether counts below 0 are shown as 0.
         diagnostics: the share of epsilon that measures what limits and bounds changed, as written.
         auto_share: the part of epsilon that infers bounds and limits, as written.
     """
@@ -198,6 +200,7 @@ class Settings(Spelled):
     encoding: str | None = None
     confidence: float = 0.95
     sampling: bool = False
+    nonnegative: bool = False
     diagnostics: str | None = None
     auto_share: str | None = None
 
@@ -278,6 +281,7 @@ def read_options(
         weighing=given.place("weights"),
         confidence=float(given.share("confidence") or 0.95),
         sampling=given.choice("sampling", ("true", "false")) == "true",
+        nonnegative=given.choice("nonnegative", ("true", "false")) == "true",
         diagnostics=given.share("diagnostics"),
         auto_bounds=given.automatic("auto_bounds"),
         auto_limits=given.auto_limits(),

@@ -129,6 +129,7 @@ class SqlQuery(Settings):
             "pre_threshold": self.pre_threshold,
             "diagnostics": self.diagnostics,
             "sampling": self.sampling or None,
+            "nonnegative": self.nonnegative or None,
         }
         if self.auto_share is not None:
             given["auto_share"] = self.auto_share

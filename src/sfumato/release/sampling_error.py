@@ -270,6 +270,7 @@ class Sampled:
                 continue
             shown = e.output(batch.numbers).to_numpy(zero_copy_only=False).astype(float)
             bar = self.interval(e, batch.numbers, (1 - confidence) / among)
+            bar = bar.clipped(0.0, np.inf) if e.nonnegative else bar
             found[e.name] = arrow_column(np.maximum(np.maximum(bar.high - shown, shown - bar.low), 0.0))
         return batch.with_keys(found)
 

@@ -129,7 +129,7 @@ _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
 _AGGREGATES = {function.__name__: function for function in FUNCTIONS}
 OF_RELEASE = (
     *("epsilon", "delta", "noise", "group_selection", "pre_threshold"),
-    *("diagnostics", "auto_share", "sampling"),
+    *("diagnostics", "auto_share", "sampling", "nonnegative"),
 )
 OF_TOP = ("epsilon", "delta", "counts", "counts_share")
 _HERE = {

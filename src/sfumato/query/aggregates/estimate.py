@@ -45,6 +45,7 @@ class Estimate(ABC):
         whole: whether the output is a whole number.
         wide: a whole number that 64-bit integers may not hold, so shown as float64.
         entries: how many numbers it has for each group, which are shown as a list; 0 for one number.
+        nonnegative: whether numbers below 0 are shown as 0, as the exact number is never below 0.
     """
 
     kind: ClassVar[str]
@@ -66,6 +67,7 @@ class Estimate(ABC):
     whole: bool = False
     wide: bool = False
     entries: int = 0
+    nonnegative: bool = False
 
     @property
     def integer(self) -> bool:
@@ -134,6 +136,8 @@ class Estimate(ABC):
         not part of it.
         """
         value, interval = self.shown(numbers), self.interval(numbers, (1 - confidence) / among)
+        if self.nonnegative:
+            interval = interval.clipped(0.0, np.inf)
         return np.maximum(np.maximum(interval.high - value, value - interval.low), 0.0)
 
     def standard_error(self, numbers: NoisyNumbers) -> Floats:
@@ -176,8 +180,8 @@ class Estimate(ABC):
         """Return the estimate of each group as released: whole numbers rounded, so that totals agree."""
         if self.whole and numbers.levels is not None:
             return numbers.levels.totals.agreed(self.value(numbers.levels.cells), self.lower)
-        value = self.value(numbers)
-        return np.rint(value) if self.whole else value
+        value = np.rint(self.value(numbers)) if self.whole else self.value(numbers)
+        return np.maximum(value, 0.0) if self.nonnegative else value
 
     def counted(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy count of an estimate, of rows with a value if some have none."""
