@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import threading
 import uuid
 from collections import defaultdict
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -12,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import apache_beam as beam
+import duckdb
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -21,6 +23,7 @@ import sfumato as sf
 from sfumato.beam import Release
 from sfumato.engines.beam import beam_rows as rows_module
 from sfumato.engines.beam.beam_rows import Columns, declared
+from sfumato.engines.duckdb import stages as stages_module
 from sfumato.errors import EngineError
 from sfumato.query import sizes
 
@@ -197,6 +200,30 @@ def test_a_value_is_what_it_holds_whatever_its_class_says():
         assert shown(columns, [value, plain]) == shown(columns, [plain, plain]), repr(value)
 
 
+def test_batches_of_other_types_mean_what_rows_mean():
+    columns = Columns(pa.schema([("id", pa.int64()), ("place", pa.string()), ("x", pa.float64())]))
+    arriving = pa.table(
+        {
+            "place": pa.array(["a", "b", None]).dictionary_encode(),
+            "x": pa.array([1, 2, 2**60 + 1]),
+            "id": pa.array(["7", "8", "9"]),
+        }
+    )
+    (batch,) = columns.of_arrow(arriving)
+    assert batch.to_pydict() == {"id": [None] * 3, "place": ["a", "b", None], "x": [1.0, 2.0, float(2**60)]}
+    broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    (batch,) = columns.of_arrow(pa.table({"place": broken, "id": [1, 2]}))
+    assert batch.to_pydict() == {"id": [1, 2], "place": ["a", None], "x": [None, None]}
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    assert next(columns.of_arrow(twice)).to_pydict()["id"] == [None]
+
+
+def test_rows_that_lack_what_is_declared_complete_are_dropped():
+    columns = Columns(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())]))
+    rows = [{"id": 1, "x": None}, {"id": None, "x": 1.0}, {"x": 2.0}, {"id": "text", "x": 2.0}]
+    assert next(columns.of_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
+
+
 @pytest.mark.long
 @pytest.mark.flakiness(k=100, because="noise of scale 10^-5 rounds away")
 def test_beam_may_check_types_while_it_runs(run):
@@ -220,6 +247,30 @@ def test_beam_may_check_types_while_it_runs(run):
         lambda p: p | beam.Create([0]) | beam.FlatMap(lambda _: rows) | release, ["--runtime_type_check"]
     )
     assert [row["n"] for row in found] == [1, 0]
+
+
+BOOL8 = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
+
+OPAQUE = pa.opaque(pa.int8(), "a", "b")
+
+UUID = uuid.UUID(int=5)
+
+EXTENDED = [
+    (pa.bool8(), [True, False, None], [True, False, None]),
+    (pa.bool8(), BOOL8, [True, False, None]),
+    (pa.bool8(), pa.array([True, False]), [True, False]),
+    (pa.bool_(), pa.DictionaryArray.from_arrays(pa.array([1, 0]), BOOL8), [False, True]),
+    (pa.int8(), pa.ExtensionArray.from_storage(OPAQUE, pa.array([7], pa.int8())), [7]),
+    (pa.uuid(), pa.array([UUID.bytes], pa.uuid()), [UUID]),
+    (pa.uuid(), [UUID, UUID.bytes, "text", 5], [UUID, UUID, None, None]),
+    (pa.string_view(), pa.array(["a", None], pa.string_view()), ["a", None]),
+    (pa.string(), [np.str_("a\0"), np.bytes_(b"\0")], ["a\0", "\0"]),
+]
+
+
+def test_extension_types_are_read_as_what_they_stand_for():
+    for kind, arriving, values in EXTENDED:
+        assert values_of(kind, arriving) == values, kind
 
 
 # Extension types
@@ -311,6 +362,29 @@ def test_long_texts_make_several_batches_and_one_that_is_too_long_is_null(small)
         found = [t for batch in batches for t in batch.column(1).to_pylist()]
         assert found == [*TEXTS[:7], None, *TEXTS[7:], None, "z" * 100], shape
         assert [i for batch in batches for i in batch.column(0).to_pylist()] == list(range(63))
+
+
+@pytest.fixture
+def two_at_once(monkeypatch):
+    """A process in which two stages run at a time."""
+    made = stages_module._Turns(4 << 30, threading.Semaphore(2))
+    monkeypatch.setattr(stages_module, "_turns", lambda process: made)
+
+
+def test_a_stage_that_fails_gives_its_turn_back(two_at_once):
+    for _ in range(3):
+        with pytest.raises(duckdb.Error), stages_module.opened("UTC") as failing:
+            failing.execute("SELECT nothing FROM nowhere")
+
+
+def test_the_databases_of_a_machine_are_within_half_of_its_memory():
+    for gigabytes in (1, 2, 4, 15, 64, 1024):
+        for cores in (1, 2, 4, 8, 96):
+            memory = gigabytes << 30
+            at_once, each = stages_module.stages_at_once(memory, cores), stages_module.stage_bytes(memory)
+            assert 1 <= at_once <= cores
+            assert at_once == 1 or cores * at_once * each <= memory / 2
+            assert each <= memory / 2
 
 
 # Threads of a worker

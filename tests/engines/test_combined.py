@@ -208,3 +208,15 @@ def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
     made = [sf.scan(table(TYPES["visits"], [(1.0, "A", x, 0) for x in order]), privacy_unit="id").per_unit(
         s="sum(cost)", m="max(cost)", a="avg(cost)", l="min(cost)") for order in (nans, nans[::-1])]  # fmt: skip
     assert rows_of(made[0]) == rows_of(made[1])
+
+
+@pytest.mark.long
+def test_which_rows_meet_is_no_matter_of_order_where_values_are_equal_and_not_the_same():
+    left = sf.scan(table(TYPES["visits"], [(1.0, "A", 1.0, 1)]), privacy_unit="id")
+    values = [0.0, -0.0, 0.0, -0.0, float("nan"), -float("nan"), 1.0]
+    found = []
+    for turn in range(0, len(values), 2):
+        made = table(TYPES["visits"], [(1.0, "A", x, 0) for x in [*values[turn:], *values[:turn]]])
+        joined = left.join(sf.scan(made, privacy_unit="id"), on="id", rows=3)
+        found.append(rows_of(joined.with_columns(t="CAST(cost_right AS VARCHAR)")))
+    assert all(one == found[0] for one in found)

@@ -4,6 +4,7 @@ import datetime as dt
 from collections import Counter
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -98,6 +99,12 @@ def test_weeks_are_those_of_the_declared_time_zone(monkeypatch):
             berlin.union(sf.scan(rows, privacy_unit=week))
 
 
+def test_an_expression_that_fails_is_of_nobody():
+    rows = pa.table({"id": [1, 2, 3], "day": ["2024-01-01", "no day", None]})
+    asked = sf.scan(rows, privacy_unit=["id", "date_trunc('month', CAST(day AS DATE))"])
+    assert [row[0] for row in rows_of(asked)] == [1]
+
+
 def a_table(columns: Any = None, unit: Any = PARTS, **options: Any) -> Any:
     empty = pa.table({"id": pa.array([], pa.int64()), "month": pa.array([], pa.int64())})
     return sf.scan(empty if columns is None else pa.table(columns), privacy_unit=unit, **options)
@@ -119,3 +126,35 @@ def test_what_has_no_such_unit_is_refused():
     for ask_, says in REFUSED:
         with pytest.raises((QueryError, ParameterError), match=says):
             ask_()
+
+
+@pytest.mark.long
+def test_a_foreign_key_leads_to_them():
+    visits_ = pa.table({"id": [1, 1], "month": [1, 2], "number": [7, 8]})
+    bills = pa.table({"visit": [7, 7, 8, 9], "amount": [1, 2, 3, 4]})
+    cat = sf.catalog({"tables": {
+        "visits": {"source": visits_, "privacy_unit": PARTS},
+        "bills": {"source": bills, "foreign_keys": {"visit": "visits.number"}},
+    }})  # fmt: skip
+    asked = cat.table("bills")
+    assert asked.unit == "id and month"
+    assert sorted(row[1] for row in rows_of(asked.per_unit(n="count(*)"))) == [1, 2]
+    assert sum(rows_of(asked.join(cat.table("visits"), on={"visit": "number"})).values()) == 3
+
+
+@pytest.mark.parametrize("limit", [2, 600])
+def test_limits_are_those_of_one_column_that_holds_the_same(limit, tmp_path):
+    path = str(tmp_path / "t.parquet")
+    duckdb.sql(
+        "SELECT i % 50 AS id, i % 4 AS month, (i % 50) * 4 + i % 4 AS both, (i * 7) % 5 AS g, i % 3 AS x "
+        "FROM range(4000) t(i) UNION ALL SELECT NULL, 1, NULL, 1, 1 UNION ALL SELECT 1, NULL, NULL, 1, 1"
+    ).write_parquet(path)
+    found = []
+    for unit in (["id", "month"], "both"):
+        asked = sf.scan(path, privacy_unit=unit).group_by("g").bound(groups=limit, rows=3)
+        question = asked.agg(u=sf.count_units(), n=sf.count(), m=sf.sum("x", lower=0, upper=1, per="unit"))
+        plan = question.plan(epsilon=1, delta=1e-6)
+        (batch,) = asked._engine.statistics(plan.exact, 1000)
+        totals = [sum(int(v) for v in column.to_pylist()) for column in batch.columns[1:3]]
+        found.append(totals if limit < 5 else [column.to_pylist() for column in batch.columns])
+    assert found[0] == found[1]

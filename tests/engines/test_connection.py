@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb import connection
-from sfumato.engines.duckdb.connection import checked_out
+from sfumato.engines.duckdb import connection, sources
+from sfumato.engines.duckdb.connection import checked_out, closed
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 
@@ -62,6 +62,30 @@ def test_what_a_session_has_ends_with_it():
                 session.execute(text)
         found = session.execute("SELECT getvariable('v'), current_setting('enable_progress_bar')").fetchall()
         assert found == [(None, False)]
+
+
+def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a\n1\n")
+    for _ in range(2):
+        with closed("Europe/Berlin", locked=True) as session:
+            assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
+            for text in (
+                "FROM given",
+                "FROM view",
+                f"FROM '{file}'",
+                "SET threads = 3",
+                "SET TimeZone = 'UTC'",
+            ):
+                with pytest.raises(duckdb.Error, match="exception_type"):  # as JSON
+                    session.execute(text)
+            session.register("given", ROWS)
+            session.execute("CREATE TEMP VIEW view AS FROM given; SET VARIABLE v = 'private'")
+            assert session.sql("FROM view").to_arrow_table() == ROWS
+    with closed("Europe/Berlin", locked=True) as session:
+        assert session.execute("SELECT getvariable('v')").fetchall() == [(None,)]
+    with closed("UTC", locked=True) as session:
+        assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
 
 
 def test_a_database_in_which_something_is_left_is_closed():
@@ -120,3 +144,26 @@ def test_a_child_gives_nothing_back(in_child):
         assert session.execute("SELECT 1").fetchall() == [(1,)]
         borrowed.__exit__(None, None, None)
     assert len(idle()) == 2
+
+
+def test_what_is_known_of_a_schema_is_not_of_rows():
+    """Two tables of one schema share what is known; a label of a dictionary is a value."""
+    before = sources.of_fields.cache_info().misses
+    for values in (["secret one"], ["another secret"]):
+        coded = pa.table({"id": [1], "k": pa.array(values).dictionary_encode()})
+        assert counted(coded) == [(values[0], 1)]
+    told = ROWS.replace_schema_metadata({"of the rows": "secret"})
+    assert counted(told) == counted(ROWS)
+    assert sources.of_fields.cache_info().misses <= before + 2
+    coded = pa.table({"id": [1], "k": pa.array(["secret one"]).dictionary_encode()})
+    assert b"secret" not in coded.schema.serialize().to_pybytes()
+
+
+def test_types_that_stand_in_metadata_are_told_apart():
+    """Equal schemas, as Arrow compares them: but one is JSON."""
+    texts = pa.array(['{"a": 1}'])
+    fields = [pa.field("id", pa.string(), metadata=m) for m in ({}, {"ARROW:extension:name": "arrow.json"})]
+    assert pa.schema([fields[0]]) == pa.schema([fields[1]])
+    tables = [pa.Table.from_arrays([texts], schema=pa.schema([field])) for field in fields]
+    kinds = [dict(sources.open_source(table).columns)["id"] for table in tables]
+    assert kinds == ["VARCHAR", "JSON"]

@@ -4,8 +4,10 @@ import sqlite3
 import tempfile
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,6 +75,22 @@ def test_a_release_reads_what_it_needs(tmp_path):
     assert release.to_arrow().to_pylist() == [{"n": 2}]
     units = sf.scan(path, privacy_unit=["id", "date_trunc('month', day)"]).bound(rows=1).agg(n=sf.count())
     assert units.release(epsilon=1_000_000).to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_names_of_files_and_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stored("shop.db", [GOOD])
+    with closing(sqlite3.connect("shop.sqlite")) as connection, connection:
+        connection.executescript(
+            'CREATE TABLE t (id INTEGER, "odd \'"" name" TEXT); INSERT INTO t VALUES (1, \'x\')'
+        )
+    with duckdb.connect("duck.db") as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS id")
+    for path in ("shop.db/t", f"sqlite:///{tmp_path}/shop.db/t", "duck.db/t", "shop.sqlite/t"):
+        assert sum(rows_of(sf.scan(path, privacy_unit="id")).values()) == 1
+    Path("old.sqlite").mkdir()
+    Path("old.sqlite/t.csv").write_text("id,x\n1,2\n")
+    assert list(sf.scan("old.sqlite/t.csv", privacy_unit="id").schema) == ["id", "x"]
 
 
 def test_a_column_that_is_renamed_meanwhile_is_no_text(tmp_path):

@@ -166,7 +166,56 @@ def test_a_matching_is_largest_and_proves_it(monkeypatch, small):
         assert int(found.brought.sum()) == of_copies(unit, value, most) == number
 
 
+@pytest.mark.parametrize("most", [1, 3, 2**40])
+@pytest.mark.parametrize(
+    ("units", "values", "number"),
+    [
+        ([], [], lambda most: 0),
+        ([0] * 300_000, range(300_000), lambda most: min(most, 300_000)),
+        (range(300_000), [0] * 300_000, lambda most: 1),
+        (range(300_000), range(300_000), lambda most: 300_000),
+        # Each unit has two values, and shares one with the next: they are freed one by one.
+        (np.arange(100_000) // 2, np.arange(1, 100_001) // 2, lambda most: 50_000 + (most > 1)),
+    ],
+    ids=["none", "one unit", "one value", "a value each", "a chain"],
+)
+def test_sizes_that_are_far_from_even(units, values, number, most):
+    unit, value = np.array(units, np.uint64), np.array(values, np.int64)
+    found = Pruned(unit, value, int(value.max(initial=-1)) + 1, most).matching()
+    assert found.brought.sum() == number(most)
+
+
+# By type, the least and the largest of some numbers that lie near each other.
+NEAR = {
+    pa.int8(): (-128, 127),
+    pa.int64(): (2**63 - 1000, 2**63 - 1),
+    pa.uint64(): (2**63 - 500, 2**63 + 500),
+    pa.uint32(): (2**32 - 1000, 2**32 - 1),
+}
+
+
 def near(column):
     with duckdb.connect() as con:
         con.register("leaves", pa.table({"leaf": column}))
         return distinct_values._Near(lambda text: con.sql(text).to_arrow_reader(7), "FROM leaves")
+
+
+@pytest.mark.long
+def test_values_that_are_near_are_numbered_in_their_order_and_far_ones_have_no_table():
+    """Each column is cut out of a longer one."""
+    rng = random.Random(3)
+    for kind, (least, largest) in NEAR.items():
+        numbers = [rng.randint(least, largest) for _ in range(60)] + [least, largest]
+        rng.shuffle(numbers)
+        column = pa.array(numbers, kind)
+        found, different = near(column), sorted(n - least for n in set(numbers))
+        assert np.flatnonzero(found.there).tolist() == different
+        assert found.values(np.array(different)).to_pylist() == [n + least for n in different]
+        for part in (column[:0], *(column[i : i + 7] for i in range(0, len(numbers), 7))):
+            placed = found.numbers(pa.chunked_array([part], kind)).tolist()
+            assert placed == [n - least for n in part.to_pylist()]
+        if kind.bit_width > 16:
+            of = np.iinfo(kind.to_pandas_dtype())
+            assert not near(pa.array([of.min, of.max], kind)).is_near
+            assert not near(pa.array([0, 1 << 23], kind)).is_near
+            assert near(pa.array([], kind)).is_near

@@ -13,8 +13,10 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.errors import SfumatoError
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.errors import EngineError, SfumatoError
 from sfumato.query.tables.dummy_rows import MADE_UP
+from sfumato.query.tables.public_table import PublicTable
 
 pytestmark = pytest.mark.noise_cannot_matter(
     "that questions are answered is shown, and what made-up rows are"
@@ -33,14 +35,42 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
+def table_of(engine: Any) -> pa.Table:
+    """All rows of an engine, in an order that says nothing."""
+    with engine.rows(list(engine.schema())) as (session, relation):
+        found = session.sql(f"FROM {relation}").to_arrow_table()
+    rows = sorted(map(str, found.to_pylist()))
+    assert len(rows) == found.num_rows
+    return found
+
+
+def rows_of(table: Any) -> list[str]:
+    return sorted(map(str, table_of(table._engine).to_pylist()))
+
+
 def dummy(**options: Any) -> Table[Any]:
     return sf.scan(SCHEMA.empty_table(), privacy_unit="id").dummy(**options)
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whatever looks at rows of an engine fail, but of made-up ones."""
+    for name in ("statistics", "rows", "contributions"):
+        true = getattr(DuckDBEngine, name)
+
+        def looks(self: DuckDBEngine, *given: Any, true: Any = true, **options: Any) -> Any:
+            assert self.made_up, "rows were read"
+            return true(self, *given, **options)
+
+        monkeypatch.setattr(DuckDBEngine, name, looks)
 
 
 # What is made up.
 
 
 ONE = pa.table({"id": [1, 2, 3], "k": pa.array(["a", "b", None]).dictionary_encode(), "v": [1.0, 2.0, None]})
+
+TWO = pa.table({"id": [7, 7, 9], "k": pa.array(["x", "y", "z"]).dictionary_encode(), "v": [-1e300, 2.0, 5.0]})
 
 
 def written(rows: pa.Table, path: Path) -> Any:
@@ -57,6 +87,17 @@ def written(rows: pa.Table, path: Path) -> Any:
     lazy = polars.from_arrow(rows).lazy()
     made = {".relation": duckdb.from_arrow(rows), ".lazy": lazy, ".pandas": rows.to_pandas()}
     return made.get(path.suffix, path)
+
+
+@pytest.mark.long
+def test_rows_follow_from_declarations_alone(tmp_path, unread):
+    """The same for other rows of every kind of source; and others for a seed."""
+    for kind in ("parquet", "csv", "duckdb", "relation", "lazy", "pandas"):
+        types = {"id": "BIGINT", "k": "VARCHAR", "v": "DOUBLE"} if kind == "csv" else None
+        sources = [written(rows, tmp_path / f"{n}.{kind}") for n, rows in enumerate((ONE, TWO))]
+        tables = [sf.scan(source, privacy_unit="id", types=types).dummy(rows=50) for source in sources]
+        assert rows_of(tables[0]) == rows_of(tables[1]) and tables[0]._engine.files == ()
+    assert rows_of(dummy()) == rows_of(dummy()) != rows_of(dummy(seed=1)) == rows_of(dummy(seed=1))
 
 
 # Nothing is read, and nothing spent.
@@ -82,6 +123,28 @@ CATALOG = {
     }
 }  # fmt: skip
 SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 2, max_rows_per_group = 3) "
+
+
+@pytest.mark.long
+def test_a_catalog_whose_files_are_not_there(unread):
+    catalog = sf.catalog(CATALOG)
+    with pytest.raises(EngineError, match="there is no file"):
+        catalog.table("customers")
+    made = catalog.dummy()
+    customers, orders, items = (made.table(name) for name in ("customers", "orders", "items"))
+    assert set(table_of(customers._engine)["region"].to_pylist()) == {"north", "south", None}
+    ages = [age for age in table_of(customers._engine)["age"].to_pylist() if age is not None]
+    assert min(ages) >= 18 and max(ages) <= 90 and max(ages) - min(ages) > 50
+    # A customer is one row, and each has orders; each order has items.
+    people = set(table_of(customers._engine)["customer"].to_pylist())
+    assert len(people) == table_of(customers._engine).num_rows == 250
+    found = table_of(orders._engine)
+    assert found.num_rows == 1000 and set(found["cust"].to_pylist()) == people
+    assert (
+        set(table_of(items._engine)["cust"].to_pylist()) <= people
+        and table_of(items._engine).num_rows == 1000
+    )
+    assert isinstance(made.public("products"), PublicTable) and made.check().ok
 
 
 @pytest.mark.long

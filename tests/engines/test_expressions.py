@@ -19,7 +19,7 @@ from sfumato.engines.duckdb.expressions import validation
 from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
 from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, check_cast, is_missing_cast
 from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
-from sfumato.errors import SfumatoError
+from sfumato.errors import ColumnError, SfumatoError
 from sfumato.query.schema import Column, Kind
 from tests.support.expressions import AWKWARD, NAMES, SCHEMA, expression, rows, signatures
 
@@ -277,6 +277,24 @@ def test_an_expression_has_the_value_that_it_says():
             assert all(same_value(*pair) for pair in zip(expected, found, strict=True)), (text, found)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["greatest", "least"])
+def test_the_largest_of_several(openers, name):
+    """DuckDB copies the plan where units are cut to some groups, and took two equal ones for one named argument."""
+    values = [5, 2, 9, 4, 7, 3, 8]
+    for count in (1, 2, 3, 7):
+        source = f"SELECT {', '.join(f'{v} AS c{i}' for i, v in enumerate(values))}, NULL::INT AS none"
+        text = f"{name}(none, {', '.join(f'c{i}' for i in range(count))})"
+        assert evaluated(source, text) == [[(max if name == "greatest" else min)(values[:count])]]
+    columns = {"id": ("BIGINT", [str(i % 9) for i in range(40)])} | {
+        n: ("BIGINT", [str(i * step % 7) for i in range(40)]) for n, step in (("a", 3), ("i", 5))
+    }
+    for text in (f"{name}(i, a, a)", f"{name}(a, a, a, i, a)", f"{name}(i, a + 0, coalesce(a), a)"):
+        table = Table(openers("duckdb")(columns), "id").with_columns(y=text)
+        plan = table.group_by("y").bound(groups=1, rows=1).agg(n=sf.count()).plan(epsilon=1, delta=1e-6)
+        assert sum(batch.num_rows for batch in table._engine.statistics(plan.exact, 10)) > 1
+
+
 # On values that do not fail, and are not beyond what docs/expressions.md names, a total form has the value of the text.
 ORDINARY = {
     "bo": ("BOOLEAN", ["true", "false", None]),
@@ -374,6 +392,29 @@ def test_a_plain_comparison_raises_on_no_value(awkward, name):
         check_kept(awkward, "file", text, of_file)  # which has DOUBLE in the place of HUGEINT, and casts
 
 
+UNDER_TRY = "CAST(s AS INTEGER) > 5; i + 1 > 5; s = 'a'; i = a; NOT bo; i > 5 OR a > 5; st.k > 5; l = l"
+
+
+@pytest.mark.long
+def test_parts_of_conditions(awkward):
+    """What may fail stands under TRY; parts are cut at AND alone; many parts stay together."""
+    for text in UNDER_TRY.split("; "):
+        assert validated("filter", text, SCHEMA).condition.startswith("TRY("), text
+    assert validated("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
+    few, many = (" AND ".join(f"i <> {n}" for n in range(1000, 1000 + count)) for count in (50, 51))
+    assert "TRY" not in check_kept(awkward, "rows", few, SCHEMA)
+    assert check_kept(awkward, "rows", many, SCHEMA).startswith("TRY(")
+    chance = random.Random(1)
+    for _ in range(3):
+        one, two, three = (chance.choice(comparisons(n)) for n in chance.choices(COMPARED, k=3))
+        for text in (
+            f"{one} AND {two} AND {three}",
+            f"({one} OR {two}) AND {three}",
+            f"NOT ({one} AND {two})",
+        ):
+            check_kept(awkward, "rows", text, SCHEMA)
+
+
 @pytest.mark.long
 @many_examples
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
@@ -381,6 +422,24 @@ def test_any_condition_keeps_what_its_expression_keeps(awkward, chance, depth):
     text = " AND ".join(f"({expression(chance, list(AWKWARD), depth)})" for _ in range(chance.randint(1, 3)))
     if admitted(text) is not None:
         check_kept(awkward, "rows", text, SCHEMA)
+
+
+@pytest.mark.long
+def test_a_column_may_have_any_name(local_engine):
+    """DuckDB gives a subquery without a name one of its own, and ignores the case of ASCII alone."""
+    names = ["unnamed_subquery", "steps", "source_rows"]
+    structs = pa.array([{"k": i} for i in range(20)])
+    opened = local_engine(
+        pa.table({"id": range(20), **dict.fromkeys(names, structs), "É": range(20), "K": range(20)})
+    )
+    for name in names:
+        table = Table(opened, "id").with_columns(y=f"{name}.k").filter(f"{name}.k >= 15")
+        assert selected(table.filter("y >= 17")) == 3
+    with pytest.raises(ColumnError, match="É"):
+        Table(opened, "id").filter("é > 3")
+    table = Table(opened, "id").with_columns(é="É + 1", k="k + 1").filter("é > 3 AND K > 3")
+    assert {"é", "k"} <= set(table.schema) and "K" not in table.schema
+    assert selected(table) == 17
 
 
 # Columns.

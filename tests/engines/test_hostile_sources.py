@@ -6,12 +6,14 @@ exactly the same must come as without the hostile rows.
 
 import struct
 import uuid
+from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
 import duckdb
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -374,6 +376,27 @@ def test_times_in_parquet(tmp_path):
         column = pa.array([0, MARK], width).view(kind)
         patched(path, column, struct.pack(form, MARK), struct.pack(form, number), "PLAIN")
         check_others(DuckDBEngine.open(path), ["CAST(h AS VARCHAR)"], 2)
+
+
+def test_columns_of_objects_are_text_unless_declared():
+    values = ["a", None, float("nan"), 1.5, True, Decimal("2.50"), date(2020, 2, 29), b"b", [1], "9"]
+    values += ["\ud800", object()]
+    frame = pandas.DataFrame({"id": range(12), "h": pandas.Series(values, dtype=object), "n": 1})
+    texts = ["a", "1.5", "True", "2.50", "2020-02-29", "b", "9"]
+    assert counted(DuckDBEngine.open(frame), "h") == dict.fromkeys(texts, "1") | {"None": "5"}
+    (note,) = sf.scan(frame, privacy_unit="id").notes
+    assert "read as text: 'h'" in note and "types={'h': 'VARCHAR'}" in note
+    declared = sf.scan(frame, privacy_unit="id", types={"h": "DOUBLE"})
+    assert not declared.notes and declared.schema["h"].type_name == "DOUBLE"
+    halves = pandas.array(["a", "\ud800", "b", "b"], dtype=pandas.StringDtype("python"))
+    categories = pandas.Categorical.from_codes([0, 1, 2, -1], categories=pandas.Index(halves[:3]))
+    for column, expected in (
+        (pandas.Series(halves), {"a": "1", "b": "2", "None": "1"}),
+        (pandas.Series(categories), {"a": "1", "b": "1", "None": "2"}),
+        (pandas.Series(pandas.Categorical(["a", 7, None, 7])), {"a": "1", "7": "2", "None": "1"}),
+    ):
+        frame = pandas.DataFrame({"id": range(len(column)), "h": column})
+        assert Counter(counted(DuckDBEngine.open(frame), "h")) == expected
 
 
 # Errors.

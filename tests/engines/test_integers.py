@@ -8,8 +8,10 @@ import random
 from collections.abc import Callable
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+import sfumato as sf
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
 from sfumato.engines.duckdb.expressions.validation import validated
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
@@ -118,6 +120,51 @@ def test_one_value_at_the_ends_of_its_type(kind):
     assert values({"x": kind}, rows, "bit_count(x)") == [(x % 2**bits).bit_count() for (x,) in rows]
 
 
+Definition = Callable[[dict[str, int]], int | None]
+
+
+def nested(chance: random.Random, names: list[str], depth: int) -> tuple[str, Definition]:
+    """Return an expression of whole numbers, and its definition: NULL as soon as a part is beyond HUGEINT."""
+    if depth == 0:
+        name = chance.choice(names)
+        return name, lambda row: row[name]
+    sign = chance.choice(["+", "-", "*", "*", "//", "%"])
+    left, of_left = nested(chance, names, depth - 1)
+    if chance.random() < 0.25:
+        number = chance.choice([0, 1, -1, 3, 100, 2**31, -(2**63)])
+        right, of_right = f"({number})", lambda row: number
+    else:
+        right, of_right = nested(chance, names, depth - 1)
+
+    def value(row: dict[str, int]) -> int | None:
+        a, b = of_left(row), of_right(row)
+        return None if a is None or b is None else held(OPERATORS[sign](a, b))
+
+    return f"({left} {sign} {right})", value
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.long)])
+def test_operators_in_operators(seeds):
+    """What a part can be at most is known from its own parts: a product of sums, a sum of remainders, and so on."""
+    for seed in seeds:
+        chance = random.Random(seed)
+        schema = {f"c{i}": chance.choice(list(INTEGERS)) for i in range(3)}
+        rows = [tuple(chance.choice(extremes(kind)) for kind in schema.values()) for _ in range(40)]
+        for depth in (2, 2, 3, 4):
+            text, of = nested(chance, list(schema), depth)
+            expected = [of(dict(zip(schema, row, strict=True))) for row in rows]
+            assert values(schema, rows, text) == expected, text
+
+
+@pytest.mark.long
+def test_a_product_of_many_columns_does_not_double_with_each():
+    text = " * ".join(["x"] * 30)
+    one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
+    assert len(one.text) < 60_000
+    assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**30, 4**30]
+
+
 def test_a_product_that_is_the_smallest_number_does_not_stop():
     """DuckDB refuses to multiply to the smallest HUGEINT, which is within the type."""
     rows = [(-(2**63),), (-(2**63) + 1,), (0,), (2**63 - 1,)]
@@ -144,3 +191,17 @@ def test_sums_of_a_unit_s_rows(over):
                 ((found, type_name),) = connection.execute(text).fetchall()
             assert found == result if name == "sum" or not there else found == pytest.approx(result)
             assert type_name == one.type_name == {"sum": "HUGEINT", "avg": "DOUBLE"}[name]
+
+
+def test_a_union_of_two_types_of_whole_numbers_holds_both():
+    """A column that an operator widened, beside one that it did not: narrow and wide, signed and not."""
+    rows = pa.table(
+        {"id": [1, 2], "k": pa.array([2**63 - 1, 5], pa.int64()), "u": pa.array([0, 2**64 - 1], pa.uint64())}
+    )
+    table = sf.scan(rows, privacy_unit="id")
+    both = table.union(table.with_columns(k="k + 1", u="u % 7"))
+    assert {name: both.schema[name].type_name for name in ("k", "u")} == {"k": "HUGEINT", "u": "HUGEINT"}
+    question = both.group_by("k", "u").bound(groups=4, rows=1).agg(n=sf.count()).plan(epsilon=1, delta="1e-6")
+    found = [row for batch in both._engine.statistics(question.exact, 9) for row in batch.to_pylist()]
+    expected = {(2**63 - 1, 0), (5, 2**64 - 1), (2**63, 0), (6, (2**64 - 1) % 7)}
+    assert {(int(row["k"]), int(row["u"])) for row in found} == expected

@@ -163,3 +163,31 @@ def test_groups_that_are_noised_apart_or_twice_are_refused(case):
     sent = [(shard, work.gathered(shard, parts)) for shard, parts in shards]
     with pytest.raises(EngineError, match="came where noise is for 9 together"):
         list(work.drawn_jointly([*sent, sent[0]]))
+
+
+@pytest.mark.long
+def test_no_row_changes_the_types_of_what_comes_together():
+    """Huge sums, NaN, a NULL among the keys, shards without a row, no row at all."""
+    schema = SCHEMA.set(1, pa.field("g", pa.string())).append(pa.field("i", pa.int64()))
+    awkward = [
+        [1, 2, 3, 4],
+        ["a", None, "nan", "zz"],
+        [1e300, -1e300, None, float("nan")],
+        [2**62, -(2**62), 5, None],
+    ]
+    table = sf.scan(schema, privacy_unit="id").group_by("g", keys=["a", None, "nan", "b"])
+    asked = table.bound(groups=4, rows=3).agg(
+        s=sf.sum("i", lower=-(2**62), upper=2**62),
+        v=sf.variance("x", lower=-1e90, upper=1e90),
+        q=sf.quantiles("i", 0.5, lower=0, upper=10),
+        r=sf.quantiles("x", 0.5, lower=-1e90, upper=1e90, error_bars=False),
+    )
+    work = replace(asked.release(epsilon=1, noise="k_norm")._work, secret=SECRET)
+    rows = pa.table(awkward, schema=schema)
+    for some in (rows, rows[:1], rows[:0]):
+        units = [p.data for p in work.stages.partials(some.to_batches())]
+        found = dict(gathered([*work.stages.totals(units)], random.Random(0)))
+        sent = [(s, work.gathered(s, found.get(s, []))) for s in range(work.stages.group_shards)]
+        (batch,) = work.drawn_jointly(sent)
+        assert sorted(map(str, batch["g"].to_pylist())) == ["None", "a", "b", "nan"]
+        assert batch.schema == work.schema and not any(c.null_count for c in batch.columns[1:])

@@ -65,3 +65,10 @@ def test_elsewhere_a_limit_is_asked_for():
     for shape in SEVERAL.values():
         with pytest.raises(QueryError, match="rows is missing"):
             made(shape).bound(groups=2).agg(n=sf.count())
+
+
+def test_what_a_catalog_allows_at_most_is_no_reason_for_more():
+    declared = {"source": ROWS, "privacy_unit": "id", "max_rows": 5}
+    orders = sf.catalog({"tables": {"orders": declared}}).table("orders")
+    assert orders.agg(n=sf.count()).query.max_rows == 5
+    assert orders.per_unit(s="sum(price)").agg(n=sf.count()).query.max_rows == 1

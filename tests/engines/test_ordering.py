@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.ordering import identity_terms
+from sfumato.engines.duckdb.ordering import identity_terms, row_identity
 from sfumato.engines.duckdb.row_steps import column_of
 
 from .made_rows import rows_of
@@ -41,6 +41,15 @@ def test_only_the_same_values_are_tied():
         ).fetchall()
         assert len({rank for _, rank in ranks}) == len(values), kind
         assert all(len({rank for i, rank in ranks if i == one}) == 1 for one in range(len(values)))
+
+
+def test_texts_of_a_column_with_a_collation_are_told_apart():
+    session = duckdb.connect()
+    session.execute(
+        "CREATE TABLE t (x VARCHAR COLLATE NOCASE); INSERT INTO t VALUES ('a'), ('A'), ('á'), ('Á')"
+    )
+    terms = ", ".join(row_identity({"x": column_of("VARCHAR", True)}))
+    assert session.execute(f"SELECT count(DISTINCT r) FROM (SELECT rank() OVER (ORDER BY {terms}) AS r FROM t)").fetchall() == [(4,)]  # fmt: skip
 
 
 COPIES = (

@@ -1,5 +1,8 @@
 """A release is drawn once, in one process and one object; so are what it is asked of and paid from."""
 
+import copy
+import pickle
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -49,6 +52,47 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
     assert shown(asked) == mine
 
 
+def test_a_question_is_not_copied_and_attributes_that_moved_draw_nothing():
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(RefusalError, match="this table cannot be copied"):
+            duplicate(question())
+    asked = release()
+    other = type(asked).__new__(type(asked))
+    vars(other).update(vars(asked))
+    with pytest.raises(RefusalError, match="cannot be copied"):
+        other.to_arrow()
+
+
+def test_a_child_of_a_process_that_is_drawing_draws_nothing(in_child, monkeypatch):
+    asked, told = release(), []
+    drawn = type(asked)._noisy
+
+    def forks(self, batch):
+        told.append(in_child(lambda: shown(asked)))
+        return drawn(self, batch)
+
+    monkeypatch.setattr(type(asked), "_noisy", forks)
+    mine = shown(asked)
+    assert [kind for kind, _ in told] == [RefusalError]
+    assert shown(asked) == mine
+
+
+def test_a_look_in_the_middle_of_a_draw_is_refused_and_spoils_nothing(monkeypatch):
+    """As from a handler of a signal, which runs in the thread that draws."""
+    asked, told = release(), []
+    drawn = type(asked)._noisy
+
+    def looks(self, batch):
+        with pytest.raises(RefusalError, match="is being drawn") as caught:
+            shown(asked)
+        told.append(caught)
+        return drawn(self, batch)
+
+    monkeypatch.setattr(type(asked), "_noisy", looks)
+    mine = shown(asked)
+    assert told and shown(asked) == mine
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("at", "look"), [(1, "to_arrow"), (3, "errors"), (1, "write"), (3, "write all")])
 def test_a_fork_in_the_middle_goes_on_in_the_parent_alone(at, look, tmp_path, monkeypatch, fork):
@@ -92,3 +136,17 @@ def test_rows_of_a_relation_come_once_however_often_it_is_begun():
     with source.session() as session:
         source.load(session, ["id"])
         assert session.sql(f"SELECT count(*) FROM {source.relation}").fetchall() == [(10,)]
+
+
+@pytest.mark.long
+def test_a_child_asks_nothing_of_its_parents_database(in_child):
+    asked = question()
+    for look in (
+        lambda: shown(asked.release(epsilon=1, delta=1e-6)),
+        lambda: sf.Table(asked.table._engine, "id").filter("k > 3"),
+    ):
+        kind, text = in_child(look)
+        assert kind is RefusalError
+        assert "call sf.scan there" in text
+    assert in_child(asked.table._engine.progress) is None
+    assert set(in_child(lambda: shown(release()))) == {"k", "n"}

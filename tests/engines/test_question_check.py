@@ -10,7 +10,7 @@ from sfumato.engines.duckdb import combinations
 from sfumato.engines.question_check import checked
 from sfumato.errors import EngineError
 from sfumato.transformations import Count
-from sfumato.transformations.row_sql import SqlPart
+from sfumato.transformations.row_sql import RowSql, SqlPart
 
 ORDERS = pa.table(
     {
@@ -70,6 +70,19 @@ def test_a_defect_in_a_join_is_found(monkeypatch):
     found = checked(asked, asked.plan(epsilon=1), 1, 2)
     assert not found.ok and all(split.differing_rows for split in found.splits)
     assert "WRONG split 1" in str(found) and "does NOT keep privacy units apart" in str(found)
+
+
+@pytest.mark.long
+def test_a_defect_in_bounding_is_found(monkeypatch):
+    """No limit of rows: the rows are apart, and a unit moves numbers by more than is claimed."""
+    real = RowSql.whole_number
+    monkeypatch.setattr(
+        RowSql, "whole_number", lambda sql, count, *rest: real(sql, count.replace("least(n, 2)", "n"), *rest)
+    )
+    asked = opened()[0].bound(rows=2).agg(n=sf.count())
+    found = checked(asked, asked.plan(epsilon=1), 1, 60)
+    assert not found.ok and not found.splits[0].differing_rows and max(found.moved) == 3
+    assert "WRONG one unit less: for 33 of 51 units, exact numbers move by up to 3 times" in str(found)
 
 
 @pytest.mark.long

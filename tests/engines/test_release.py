@@ -1,6 +1,9 @@
 """From a source to a released table: near the truth at a large epsilon, and no data raises."""
 
 import math
+import uuid
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import product
 
 import pyarrow as pa
@@ -48,6 +51,19 @@ def test_near_the_truth_at_a_large_epsilon(local_engine, noise):
     assert_approx_equal(release, expected, k=23)
 
 
+TYPES = {
+    "text": [f"人{i}é😀'\"; --" for i in range(40)],
+    "integer": list(range(-20, 20)),
+    "UUID": [str(uuid.UUID(int=i << 70)) for i in range(40)],
+    "float": [i / 7 for i in range(40)],
+    "decimal": [Decimal(i) / 4 for i in range(40)],
+    "bytes": [bytes([i]) for i in range(40)],
+    "boolean": [True, False] * 20,
+    "date": [date(2020, 1, 1) + timedelta(i) for i in range(40)],
+    "time": [datetime(2020, 1, 1, 12, i) for i in range(40)],
+}
+
+
 NASTY = {
     "nothing": {"id": [], "g": [], "x": [], "n": [], "s": []},
     "one unit": {"id": [1], "g": ["a"], "x": [1.0], "n": [1], "s": ["1"]},
@@ -58,6 +74,19 @@ NASTY = {
     "odd keys": {"id": list(range(5)), "g": [None, "", "日本\u0000x", "é'\"", "NULL"], "x": [1.0] * 5, "n": [1] * 5, "s": ["1"] * 5},
     "one heavy unit": {"id": [1] * 5000, "g": [str(i) for i in range(5000)], "x": [INF] * 5000, "n": [2**63 - 1] * 5000, "s": ["7"] * 5000},
 }  # fmt: skip
+
+
+@pytest.mark.long
+def test_units_of_every_type(local_engine):
+    for kind, own in TYPES.items():
+        values = [*own, *own, None, None]
+        table = Table(local_engine(pa.table({"id": values, "x": [1.0] * len(values)})), "id").bound(rows=2)
+        plan = table.agg(u=sf.count_units(), n=sf.count()).plan(epsilon=1, noise="laplace")
+        (row,) = [row for b in table._engine.statistics(plan.exact, 10) for row in b.to_pylist()]
+        people = 2 if kind == "boolean" else 40
+        assert (row["units"], row["rows"]) == (people, 2 * people), kind
+
+
 KINDS = {"id": pa.int64(), "g": pa.string(), "x": pa.float64(), "n": pa.int64(), "s": pa.string()}
 
 

@@ -91,3 +91,20 @@ def test_a_digest_is_of_values():
     kinds = [array.type for array in ARRAYS.values()]
     empty = [digest(pa.record_batch({"x": pa.array([], kind)})) for kind in kinds]
     assert len(set(empty)) == len(set(map(str, kinds)))
+
+
+def test_bits_under_a_null_do_not_count():
+    valid = pa.py_buffer(np.packbits([1, 0, 1, 0, 0, 0, 0, 0], bitorder="little").tobytes())
+    one, other = (
+        pa.Array.from_buffers(pa.int64(), 3, [valid, pa.py_buffer(np.array([1, hidden, 3]).tobytes())])
+        for hidden in (0, 77)
+    )
+    assert digest(pa.record_batch({"x": one})) == digest(pa.record_batch({"x": other}))
+
+
+def test_where_a_text_ends_counts():
+    one, other = pa.array(["ab", "c"]), pa.array(["a", "bc"])
+    assert digest(pa.record_batch({"x": one})) != digest(pa.record_batch({"x": other}))
+    large = (pa.record_batch({"x": texts.cast(pa.large_string())}) for texts in (one, other))
+    assert len(set(map(digest, large))) == 2
+    assert digest(pa.record_batch({"x": one, "y": other})) != digest(pa.record_batch({"x": other, "y": one}))
