@@ -9,8 +9,8 @@ from __future__ import annotations
 import opendp.prelude as dp
 import pytest
 
-from sfumato.noise import Gaussian
-from sfumato.testing import DiscreteLaplace, assert_approx_equal, assert_noisy, gaussian_tolerance
+from sfumato.noise import DiscreteLaplace, Gaussian
+from sfumato.testing import assert_approx_equal, assert_noisy, gaussian_tolerance
 
 dp.enable_features("contrib")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.audit import assert_private
     from sfumato.testing.assertions.noise_assertions import assert_approx_equal, assert_noisy
-    from sfumato.testing.discrete_laws import DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Pmf
+    from sfumato.testing.discrete_laws import DiscreteGaussian, DiscreteLaw, Pmf
     from sfumato.testing.flakiness import Account
     from sfumato.testing.recorder import Recorder, noise_free, recording, seeded_words
     from sfumato.testing.repeated_release import release_mechanism
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "audit": "assert_private",
     "testing.assertions.noise_assertions": "assert_approx_equal assert_noisy",
-    "testing.discrete_laws": "DiscreteGaussian DiscreteLaplace DiscreteLaw Pmf",
+    "testing.discrete_laws": "DiscreteGaussian DiscreteLaw Pmf",
     "testing.flakiness": "Account",
     "testing.recorder": "Recorder noise_free recording seeded_words",
     "testing.repeated_release": "release_mechanism",
@@ -56,7 +56,6 @@ _HOMES = {
 __all__ = [
     "Account",
     "DiscreteGaussian",
-    "DiscreteLaplace",
     "DiscreteLaw",
     "Interval",
     "Pmf",

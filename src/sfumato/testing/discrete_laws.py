@@ -1,4 +1,4 @@
-"""Discrete laws of whole noise: discrete Laplace, discrete Gaussian, and any other by its probabilities.
+"""Discrete laws of whole noise: discrete Gaussian, any other by its probabilities, and discrete Laplace.
 
 Rounding real noise gives other probabilities: Laplace noise of scale 1/2 rounds to 0 with probability 0.63,
 where the discrete law has 0.76. A test of the one with the law of the other rejects correct code.
@@ -21,6 +21,8 @@ from sfumato.exact import Number, as_fractions, positive, whole_number
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import log_tail
 from sfumato.exact.root_finding import first_whole_near
+from sfumato.noise import DiscreteLaplace
+from sfumato.noise.noise_sums import log10_outside
 
 Floats = NDArray[np.float64]
 _LN10 = math.log(10)
@@ -51,8 +53,8 @@ class DiscreteLaw(Isolated, ABC):
         Args:
             x: at least 0.
 
-        >>> round(DiscreteLaplace(2).log10_outside(10), 3)
-        -2.293
+        >>> round(Pmf({-1: "1/4", 0: "1/2", 1: "1/4"}).log10_outside(0), 3)
+        -0.301
         """
 
     @abstractmethod
@@ -74,7 +76,7 @@ class DiscreteLaw(Isolated, ABC):
         Args:
             x: any number.
 
-        >>> DiscreteLaplace(2).is_possible(3), DiscreteLaplace(2).is_possible(0.5)
+        >>> DiscreteGaussian(2).is_possible(3), DiscreteGaussian(2).is_possible(0.5)
         (True, False)
         """
         return float(x).is_integer()
@@ -89,8 +91,8 @@ class DiscreteLaw(Isolated, ABC):
         Raises:
             ParameterError: k is not greater than 0.
 
-        >>> DiscreteLaplace(scale=2).tolerance(5)
-        23
+        >>> DiscreteGaussian(sigma=2).tolerance(5)
+        9
         """
         exact = float(positive(k, "k"))
         return first_whole_near(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
@@ -108,28 +110,17 @@ class DiscreteLaw(Isolated, ABC):
         return min(0.0, float(logs.min()) / _LN10)
 
 
-class DiscreteLaplace(DiscreteLaw):
-    """The discrete (geometric) Laplace law: P(X = x) is proportional to exp(-|x| / scale).
-
-    Args:
-        scale: greater than 0; sensitivity / epsilon.
-    Raises:
-        ParameterError: scale is not between 1e-150 and 1e150.
-    Source:
-        Ghosh, Roughgarden and Sundararajan 2012, "Universally utility-maximizing privacy mechanisms".
-
-    >>> round(DiscreteLaplace(scale="1/2").zero, 4)
-    0.7616
-    """
+class _Geometric(DiscreteLaw):
+    """The discrete Laplace law of `sfumato.noise`, with what assertions ask of a discrete law."""
 
     _power = 1
 
-    def __init__(self, scale: Number) -> None:
-        self.scale = _in_floats(positive(scale, "scale"), "scale")
-        self._rate = float(1 / self.scale)
+    def __init__(self, law: DiscreteLaplace) -> None:
+        self.law = law
+        self._rate = float(1 / _in_floats(law.scale, "scale"))
 
     def __repr__(self) -> str:
-        return f"DiscreteLaplace(scale={self.scale})"
+        return repr(self.law)
 
     @property
     def zero(self) -> float:
@@ -147,8 +138,7 @@ class DiscreteLaplace(DiscreteLaw):
         Args:
             x: at least 0.
         """
-        beyond = math.log(2) - (math.floor(x) + 1) * self._rate - math.log1p(math.exp(-self._rate))
-        return min(0.0, beyond / _LN10)
+        return log10_outside(self.law, x)
 
     def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * |X|) of the discrete Laplace law for each rate, in 1 / scale.
@@ -157,6 +147,11 @@ class DiscreteLaplace(DiscreteLaw):
             rates: below 1.
         """
         return np.asarray(math.log(self.zero) - np.log(np.tanh(self._rate * (1 - rates) / 2)))
+
+
+def judged(law: Any) -> Any:
+    """Return a law as assertions judge it: discrete noise of `sfumato.noise` as a discrete law."""
+    return _Geometric(law) if isinstance(law, DiscreteLaplace) else law
 
 
 class DiscreteGaussian(DiscreteLaw):

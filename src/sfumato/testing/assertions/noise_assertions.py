@@ -70,7 +70,7 @@ def assert_approx_equal(
             `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
         law: the noise that was added to each value, in place of a tolerance: a law of `sfumato.noise`, which
             is taken as rounded where both values are whole numbers; that of a number of K-norm noise; or for
-            noise that is drawn as a whole number `DiscreteLaplace`, `DiscreteGaussian` or `Pmf`.
+            noise that is drawn whole `sfumato.noise.DiscreteLaplace`, `DiscreteGaussian` or `Pmf`.
         k: correct code fails with probability at most 10^-k, over all values together. In a pytest
             test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
             number it is what you state of it, and only added up.
@@ -159,7 +159,7 @@ def assert_noisy(
     ...
     AssertionError: noise is missing: 1000 of 1000 values show none; probability at most 10^-2302. Whole ...
 
-    >>> from sfumato.testing import DiscreteLaplace
+    >>> from sfumato.noise import DiscreteLaplace
     >>> assert_noisy(0, 0, law=DiscreteLaplace(scale=2), k=23)
     Traceback (most recent call last):
     ...
@@ -198,17 +198,17 @@ def assert_noisy(
         limit = 0.0 if law is not None else limits.find(group, output, rounded)
         if abs(gap) < limit:
             near.append(Off(group, output, value, truth, limit, gap))
-        if isinstance(law, DiscreteLaw):
+        if isinstance(limits.law, DiscreteLaw):
             noises[where_text(group, output)] = gap
         elif law is not None:
-            residues.append(Residue(group, output, gap, 0.0, law, 0.5 + law.shift if rounded else 0.0))
+            residues.append(Residue(group, output, gap, 0.0, law, 0.5 if rounded else 0.0))
     report(options, broken, wanted, limits.stated)
     if near:
         raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
     if not wanted.values or (law is not None and not residues and not noises):
         raise RefusalError(_NOTHING.format("raw"))
-    if isinstance(law, DiscreteLaw):
-        _check_discrete(noises, law, limits.k)
+    if isinstance(limits.law, DiscreteLaw):
+        _check_discrete(noises, limits.law, limits.k)
     elif law is not None:
         _check_plain(residues, limits.k)
 
@@ -237,7 +237,7 @@ def _check_plain(residues: Sequence[Residue], k: float) -> None:
 _NOTHING = "there is no value to compare, so the check cannot fail: give {} at least one"
 _AS_ROUNDED = (
     "Whole values were judged as rounded real noise; for noise that is drawn whole, pass "
-    "law=DiscreteLaplace(...), DiscreteGaussian(...) or Pmf(...) of sfumato.testing"
+    "law=DiscreteLaplace(...) of sfumato.noise, DiscreteGaussian(...) or Pmf(...) of sfumato.testing"
 )
 
 

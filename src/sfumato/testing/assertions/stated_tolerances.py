@@ -12,7 +12,7 @@ from sfumato.noise.k_norm.marginals import Marginal
 from sfumato.noise.noise_sums import NoiseSum
 from sfumato.testing.assertions.compared_values import ONLY, Group, is_number, label, number, read
 from sfumato.testing.assertions.output_tolerances import each_k, log10_beyond
-from sfumato.testing.discrete_laws import DiscreteLaw
+from sfumato.testing.discrete_laws import DiscreteLaw, judged
 from sfumato.testing.flakiness import charge, charge_given, checked_k
 
 Tolerance = Any
@@ -41,7 +41,7 @@ class Limits:
                 "law", law, "a law of sfumato.noise, such as Laplace(scale=2), or one of sfumato.testing"
             )
         self.tolerance = tolerance
-        self.law = law
+        self.law = judged(law)
         self._complementary = not whole
         if k is not None:
             checked_k(k)
