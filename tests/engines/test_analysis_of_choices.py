@@ -10,6 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance import quantile_errors
+from sfumato.guidance.unit_contributions import Share, ValuesCounted
 from sfumato.plan.planning import make_plan
 
 RNG = np.random.default_rng(5)
@@ -99,12 +100,61 @@ def test_of_chosen_rows_bias_and_deviation_are_those_of_all_choices():
     beside_all_choices(WIDE, 1e-6)
 
 
+def weighted_quantile(pairs, rank):
+    """The smallest value up to which a share of weights is."""
+    total, before = sum(w for _, w in pairs), 0.0
+    for value, weight in sorted(pairs):
+        before += weight
+        if before >= rank * total * (1 - 1e-9):
+            return value
+    return None
+
+
 RANKS = {"q_10": 0.1, "q_50": 0.5, "q_90": 0.9}
 
 
 def quantile_question(beyond="scale", keys=TOWNS, rows=ROWS):
     q = sf.quantiles("x", list(RANKS.values()), lower=0, upper=30)
     return by_town(rows, keys, groups=1, rows=1, beyond=beyond).agg(n=sf.count(), q=q)
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Where noise is not looked at, draw it a few times."""
+    monkeypatch.setattr(quantile_errors, "DRAWS", 3)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("values without noise are compared, and the words are seeded")
+@pytest.mark.parametrize("noise", ["laplace", "k_norm"])
+def test_quantiles_are_those_of_rows_that_count_in_part(noise, few_draws):
+    question = quantile_question()
+    bounds = {"q": [(0, 30), (4, 9)]}
+    found = question.analyze(epsilon=1, noise=noise, groups=[1, 2, 4], rows=[1, 2], bounds=bounds)
+    units = {}
+    for row in ROWS.to_pylist():
+        if row["id"] is not None:
+            units.setdefault(row["id"], {}).setdefault(row["town"], []).append(row["x"])
+    for point in found.points:
+        low, high = point.limits.bounds[0][1]
+        for i, town in enumerate(TOWNS):
+            pairs, raw = [], []
+            for groups in units.values():
+                here = groups.get(town, [])
+                limit = None if point.limits.groups == len(TOWNS) else point.limits.groups
+                part = Share(limit, scaled=True).part(len(groups))
+                each = min(1.0, point.limits.rows / max(len(here), 1))
+                pairs += [(x, part * each) for x in here if x is not None]
+                raw += [(x, 1.0) for x in here if x is not None]
+            for name, rank in RANKS.items():
+                cell = point.cells[name]
+                if not raw:
+                    assert np.isnan(cell.exact[i]) and np.isfinite(cell.noise[i])
+                    continue
+                assert cell.exact[i] == weighted_quantile(raw, rank)
+                expected = min(max(weighted_quantile(pairs, rank), low), high)
+                assert cell.exact[i] + cell.bias[i] == pytest.approx(expected, rel=1e-9), (name, town)
+                assert not cell.choice[i] and cell.noise[i] > 0
 
 
 @pytest.mark.noise_cannot_matter("the words are seeded")
@@ -136,3 +186,12 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
                 assert [e["weight"] for e in other] == pytest.approx(wanted, rel=1e-3, abs=12), name
             else:
                 assert int(other) == pytest.approx(int(one), abs=2)
+
+
+def test_quantile_of_passes_over_what_counts_nothing():
+    values = ValuesCounted(np.array([0, 3, 3, 5]), np.array([1.0, 2.0, 3.0, 7.0, 8.0]), np.ones(5), (), ())
+    assert quantile_errors.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
+    found = quantile_errors.quantile_of(
+        values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5])
+    )
+    assert found[0] == 2.0 and np.isnan(found[1:]).all()

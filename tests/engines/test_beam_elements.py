@@ -16,6 +16,9 @@ from sfumato.engines.beam.beam_rows import Columns
 from sfumato.errors import QueryError
 from sfumato.query import sizes
 
+# Epsilon of 10^5: noise that rounds away.
+flakiness = pytest.mark.flakiness(k=100, because="noise of scale 0.002 or less rounds away")
+
 SCHEMA = pa.schema([("user", pa.string()), ("movie", pa.string()), ("stars", pa.float64())])
 KEYS = [f"m{i}" for i in range(4)]
 
@@ -31,6 +34,54 @@ RATINGS = [Rating(f"u{i % 60}", ("m", i % 4), i % 5 + 1.0) for i in range(1200)]
 
 def row_of(rating: Rating) -> dict[str, object]:
     return {"user": rating.by, "movie": "".join(map(str, rating.of)), "stars": rating.stars}
+
+
+def by_movie(schema=SCHEMA, **aggregates):
+    table = sf.scan(schema, privacy_unit="user").group_by("movie", keys=KEYS).bound(groups=4, rows=60)
+    return table.agg(**(aggregates or {"n": sf.count()}))
+
+
+THREADS = ["--runner=FnApiRunner"]
+
+
+@pytest.mark.long
+@flakiness
+def test_elements_of_a_class_are_the_rows_that_the_function_says(run):
+    """A row or several or none, of two collections. Beam encodes some elements to estimate sizes: an error would quote them."""
+
+    def chosen(rating):
+        row = row_of(rating)
+        if rating.stars == 1:
+            return None
+        if rating.stars == 2:
+            return [row] * 2
+        if rating.stars == 3:
+            return (row for _ in range(3))
+        return [{**row, "user": "\ud800"}, {**row, "stars": Leaves()}, Leaves(), row, 5, ("a",)]
+
+    release = by_movie(n=sf.count(), rated=sf.count("stars"), people=sf.count_units()).release(epsilon=10**5)
+
+    def build(pipeline):
+        may = (
+            pipeline | "may" >> beam.Create(RATINGS[:600], reshuffle=False) | "rows" >> ToRows(SCHEMA, chosen)
+        )
+        june = pipeline | "june" >> beam.Create([r[0] for r in RATINGS[20:60]])
+        june |= ToRows(SCHEMA, lambda user: {"user": user, "movie": "m0"})
+        return (may, june) | beam.Flatten() | beam.Reshuffle() | release
+
+    found = {row["movie"]: (row["n"], row["rated"], row["people"]) for row in run(build, [*THREADS])}
+    # Of 150 ratings of a movie 30 have each number of stars; of those with four or five, each a row without stars too.
+    counts = (30 * (0 + 2 + 3) + 60 * 2, 30 * (0 + 2 + 3) + 60, 12)
+    assert found == {"m0": (counts[0] + 40, counts[1], 12 + 40 - 8), **dict.fromkeys(KEYS[1:], counts)}
+
+
+class Leaves:
+    """Of which nothing can be asked."""
+
+    def __getattr__(self, name):
+        raise SystemExit(3)
+
+    __float__ = __int__ = __index__ = __len__ = __iter__ = __getitem__ = __reduce__ = __getattr__
 
 
 @pytest.mark.parametrize(

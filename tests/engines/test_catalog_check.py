@@ -81,3 +81,16 @@ def test_what_is_not_as_declared_is_counted(tmp_path):
     unfit = {"source": pa.table({"n": [1]}), "public": True, "columns": {"n": {"domain": ["x"]}}}
     found = sf.catalog({"tables": {"c": unfit}}).check()
     assert wrong(found) == ["c: columns.n: domain holds 'x', which does not fit n (BIGINT)"]
+
+
+def test_values_that_do_not_fit_their_type(tmp_path):
+    path = tmp_path / "customers.csv"
+    path.write_text(
+        f"id,age,city,day\n1,5,Ulm,2024-01-31\n2,{MARK},Ulm,2024-02-30\n3,,Bonn,\nx,7,Ulm,2024-01-01\n"
+    )
+    types = {"id": "BIGINT", "age": "INTEGER", "day": "DATE"}
+    found = catalog(str(path), types=types).check()
+    assert wrong(found) == [
+        f"customers: types: {name}: 1 row with a value that is no {kind}" for name, kind in types.items()
+    ]
+    assert MARK not in str(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,7 +17,7 @@ from sfumato.query.tables.combined_tables import Reached
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import Part
 from tests.support.engines import as_arrow
-from tests.support.workers import LocalEngine, statistics
+from tests.support.workers import LocalEngine, exact, killing, statistics
 
 from .test_statistics_on_workers import chain, on_workers, rows_by_chance
 
@@ -72,6 +73,25 @@ def test_a_foreign_key_meets_its_owner_on_one_worker_though_zero_has_two_signs(f
     assert found[0] == found[1] and found[0][0][0]["rows"] == 1
 
 
+@pytest.mark.long
+def test_public_tables_of_every_kind_are_sent(tmp_path, fixed_salt):
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as session:
+        session.execute(
+            "CREATE TABLE t AS SELECT i AS n, (['ann', 'bob'])[i % 2 + 1]::ENUM('ann', 'bob') AS e, "
+            "10::HUGEINT ** 37 + i AS h, '101'::BIT AS b, '12:00:00+01'::TIMETZ AS z, [i] AS l, {'a': i} AS s, "
+            "INTERVAL 1 DAY AS d, uuid() AS u, TIMESTAMPTZ '2020-01-01 00:00:00+00' AS w FROM range(5) t(i)"
+        )
+    rows = pa.table({"id": list(range(20)), "n": [i % 7 for i in range(20)]})
+    towns = sf.public(f"{tmp_path}/t.duckdb/t")
+    found = []
+    for opened in (DuckDBEngine.open, LocalEngine):
+        table = Table(opened(rows), "id").join(towns, on="n", how="left").with_columns(
+            x="concat(h::VARCHAR, b::VARCHAR, z::VARCHAR, l[1]::VARCHAR, s.a::VARCHAR, d::VARCHAR, u::VARCHAR, e)"
+        )  # fmt: skip
+        found.append(exact(table.group_by("x").bound(groups=1, rows=1).agg(n=sf.count())))
+    assert found[0] == found[1] and len(found[0]) == 6
+
+
 def test_tables_that_cannot_be_combined_on_workers_are_refused(monkeypatch):
     rows = rows_by_chance("visits", 0)
     here, there = Table(LocalEngine(rows), "id"), sf.scan(rows.schema, privacy_unit="id")
@@ -94,6 +114,39 @@ def test_tables_that_cannot_be_combined_on_workers_are_refused(monkeypatch):
 
 # SQL on Spark and Beam.
 ORDERS = pa.table({"id": [i // 3 for i in range(900)], "price": [float(i % 40) for i in range(900)]})
+
+PEOPLE = pa.table({"id": list(range(300)), "town": [["Ulm", "Bonn"][i % 2] for i in range(300)]})
+
+LIES = pa.table({"town": ["Ulm", "Bonn"], "region": ["south", "west"]})
+
+JOINED = """
+    SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 100000, delta = 1e-6, max_rows_per_group = 3)
+      t.region, COUNT(*) AS n, SUM(o.price, contribution_bounds_per_group => (0, 200)) AS s
+    FROM orders AS o JOIN people AS p ON o.id = p.id LEFT JOIN towns AS t ON p.town = t.town
+    WHERE o.price > 6 GROUP BY t.region"""
+
+
+@near
+@pytest.mark.long
+def test_sql_joins_tables_of_spark_that_a_catalog_names_though_a_worker_is_killed(spark, frame_of, tmp_path):
+    marker, rows = tmp_path / "killed", frame_of(ORDERS)
+    rows.mapInArrow(killing(str(marker)), rows.schema).createOrReplaceTempView("held_orders")
+    for name, table in (("people", PEOPLE), ("towns", LIES)):
+        frame_of(table).createOrReplaceTempView(f"held_{name}")
+    declared = {
+        "orders": {"source": "held_orders", "privacy_unit": "id", "max_rows": 3},
+        "people": {"source": "held_people", "privacy_unit": "id"},
+        "towns": {"source": "held_towns", "public": True},
+    }
+    catalog = sf.catalog({"tables": declared}, spark=spark)
+    released = sf.sql(JOINED, catalog=catalog)
+    found = sorted((row["region"], row["n"], round(row["s"])) for row in released.toArrow().to_pylist())
+    kept = [
+        [p for i, p in enumerate(ORDERS["price"].to_pylist()) if i // 3 % 2 == t and p > 6] for t in (0, 1)
+    ]
+    assert found == [(r, len(k), round(sum(k))) for r, k in zip(("south", "west"), kept, strict=True)]
+    assert marker.exists()
+    assert list(catalog.table("orders").schema) == ["id", "price"]
 
 
 def test_collections_are_told_apart_by_name():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 import sfumato.beam
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, SqlError
 from sfumato.query.schema import Derive, Filter
 
 pytestmark = pytest.mark.noise_cannot_matter("questions are refused, or their noise is not looked at")
@@ -94,6 +94,19 @@ def test_what_stands_around_the_joins() -> None:
     # A join of private tables has its own limit.
     both = joined.join(joined, on="id").join(tens.filter("v < 5"), on="k", unit_rows=50)
     assert both.agg(n=sf.count_units()).release(epsilon=1).to_arrow().num_rows == 1
+
+
+def test_whatever_is_asked() -> None:
+    tens = sf.public(TENS)
+    table = visits().join(tens, on="k", unit_rows=9)
+    with pytest.raises(QueryError, match="become 10 rows"):
+        table.top("v", k=1, keys=[1, 2, 3]).release(epsilon=1)
+    text = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, max_rows_per_group = 1{})
+        COUNT(*) AS n FROM visits JOIN tens ON visits.k = tens.k"""
+    tables = {"visits": ROWS, "tens": tens}
+    assert sf.sql(text.format(""), tables=tables).to_arrow().num_rows == 1
+    with pytest.raises((SqlError, QueryError), match="become 10 rows.* in SQL max_joined_rows"):
+        sf.sql(text.format(", max_joined_rows = 9"), tables=tables)
 
 
 def test_nothing_private_is_read_and_nothing_is_paid(tmp_path: Any) -> None:

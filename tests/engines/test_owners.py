@@ -105,6 +105,17 @@ def test_the_units_are_those_of_sql(c, o, n):
     assert rows_of(catalog(c, o, n).table("lines")) == Counter(expected)
 
 
+def test_a_key_that_is_the_unit_keeps_its_name():
+    c, o = [(1.0, "a", 20), (-0.0, "b", 20)], [(1, 1.0, 0.5), (2, 0.0, 0.5), (3, 9.0, 0.5), (4, None, 0.5)]
+    asked = catalog(c, o, [(1, "x"), (3, "y")], unit="id").table("orders")
+    assert asked.unit == "customer" and list(asked.schema) == ["number", "price", "customer"]
+    assert {row[0] for row in rows_of(asked)} == {1, 2}
+    assert not any("unique" in note for note in asked.notes)
+    below = catalog(c, o, [(1, "x"), (3, "y")], unit="id").table("lines")
+    assert below.unit == "customer" and [row[1] for row in rows_of(below)] == ["x"]
+    assert any("orders.number is declared unique" in note for note in below.notes)
+
+
 @pytest.mark.flakiness(k=100, because="noise of 0.01 or less rounds to 0 in counts, and to less in a mean")
 def test_in_sql_a_foreign_key_joins_rows_of_one_unit():
     c = [(1.0, "a", 20), (1.0, "b", 40), (2.0, "b", 60)]  # of two units is key 1

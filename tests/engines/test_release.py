@@ -7,11 +7,12 @@ from decimal import Decimal
 from itertools import product
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
-from sfumato.errors import QueryError
+from sfumato.errors import ParameterError, QueryError
 from sfumato.noise import SeededWords
 from sfumato.testing import assert_approx_equal
 
@@ -49,6 +50,30 @@ def test_near_the_truth_at_a_large_epsilon(local_engine, noise):
     ]
     release = released(question, noise=noise)
     assert_approx_equal(release, expected, k=23)
+
+
+@pytest.mark.long
+def test_error_bars_that_were_asked_for_are_in_every_look_at_a_release(local_engine, tmp_path):
+    if local_engine.slow:
+        pytest.skip("a release there is a data frame or a transform, whose own tests ask for bars")
+    question = Table(local_engine(visits()), "id").group_by("g").bound(groups=2, rows=2).agg(
+        n=sf.count(), m=sf.mean("x", lower=0, upper=10)
+    )  # fmt: skip
+    release = released(question, confidence=0.9)
+    table, bars = release.to_arrow(), release.errors(0.9)
+    assert table.schema.names == ["g", "n", "n_error", "m", "m_error"]
+    assert [table[f"{name}_error"] for name in ("n", "m")] == [bars[name] for name in ("n", "m")]
+    release.write(tmp_path / "looked at.parquet")
+    streamed = released(question, confidence=0.9)
+    streamed.write(tmp_path / "streamed.parquet")
+    for path in ("looked at", "streamed"):
+        assert pq.read_table(tmp_path / f"{path}.parquet").equals(table)
+    assert streamed.to_arrow().equals(table)
+    with pytest.raises(ParameterError, match="confidence"):
+        released(question, confidence=2)
+    clash = Table(local_engine(visits()), "id").bound(rows=2).agg(n=sf.count(), n_error=sf.count_units())
+    with pytest.raises(QueryError, match="'n_error', which is taken"):
+        released(clash, confidence=0.9)
 
 
 TYPES = {

@@ -8,9 +8,12 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import RefusalError
+from sfumato.beam import Release
+from sfumato.errors import ParameterError, RefusalError
+from sfumato.testing import assert_approx_equal, recording
 
-from .test_k_norm import budget
+from . import test_k_norm
+from .test_k_norm import SCHEMA, budget, question
 
 ROWS = pa.table(
     {
@@ -95,3 +98,33 @@ def test_a_pipeline_has_no_rows_to_look_at():
 # What a test sees of releases that workers draw.
 def asked(case: str) -> dict:
     return {"epsilon": 20} | budget(case)
+
+
+def alike(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))
+
+
+def on_beam(transform) -> None:
+    """Run a pipeline of a release, and print what it gives."""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        pipeline | beam.Create(test_k_norm.ROWS.to_pylist()) | transform | beam.Map(print)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("fixed_salt")
+@pytest.mark.flakiness(k=19, because="each meets two assertions, of k = 20, or draws no noise")
+@pytest.mark.parametrize("case", ["private groups", "quantiles of all groups"])
+def test_a_record_of_workers_is_that_of_one_machine(frame_of, case, capfd):
+    rows = test_k_norm.ROWS
+    with recording() as recorder:
+        truth = alike(recorder[question(case, rows).release(**asked(case))].truth)
+        frame = question(case, frame_of(rows).repartition(3)).release(**asked(case))
+        transform = Release(question(case, SCHEMA), **asked(case), shards=2)
+        with pytest.raises(ParameterError, match="while recording"):
+            recorder[transform]  # no pipeline has run
+        on_beam(transform)
+        on_spark, on_pipeline = recorder[frame], recorder[transform]
+    printed = sorted(filter(None, capfd.readouterr().out.splitlines()))
+    for recorded, seen in ((on_spark, alike(frame.toArrow())), (on_pipeline, printed)):
+        assert alike(recorded.truth) == truth and alike(recorded.release.to_arrow()) == seen
+        assert_approx_equal(recorded.release, recorded.truth, k=20)

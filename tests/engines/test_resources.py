@@ -23,6 +23,12 @@ ROWS = pa.table({"id": [1, 1, 2], "k": [0, 1, 0]})
 SQL = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id) COUNT(*) AS n FROM t"
 
 
+def settings(table: sf.Table) -> dict[str, str]:
+    names = "memory_limit", "threads", "temp_directory"
+    with table._engine._source.session() as session:
+        return {n: str(session.execute(f"SELECT current_setting('{n}')").fetchone()[0]) for n in names}
+
+
 def sources(folder: Path) -> list:
     import duckdb
     import polars
@@ -34,6 +40,23 @@ def sources(folder: Path) -> list:
     paths = [str(folder / name) for name in ("rows.parquet", "rows.csv", "rows.duckdb/t")]
     relation = duckdb.sql("SELECT 1 AS id, 0 AS k")
     return [*paths, relation, ROWS, polars.from_arrow(ROWS).lazy()]
+
+
+@pytest.mark.long
+def test_every_source_takes_them(tmp_path):
+    spilled = tmp_path / "spilled"
+    spilled.mkdir()
+    for source in sources(tmp_path):
+        limits = {"memory_limit": "1GiB", "threads": 1, "temp_directory": spilled}
+        found = settings(sf.scan(source, privacy_unit="id", **limits))
+        assert found["memory_limit"] == "1.0 GiB"
+        assert found["threads"] == "1"
+        assert Path(found["temp_directory"]).parents[1] == spilled
+    source = sf.scan(tmp_path / "rows.parquet", privacy_unit="id", **limits)._engine._source.again(["id"])
+    with source.session() as session:  # a second reading of Parquet keeps them
+        assert session.execute("SELECT current_setting('memory_limit')").fetchone() == ("1.0 GiB",)
+    release = sf.sql(SQL, tables={"t": ROWS}, memory_limit="1GiB", threads=1)
+    assert settings(release)["threads"] == "1"
 
 
 def test_limits_that_are_none(tmp_path, monkeypatch):

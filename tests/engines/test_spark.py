@@ -6,6 +6,8 @@ import base64
 import logging
 import re
 from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,86 @@ def test_parts_of_one_shard_that_came_apart_are_refused():
     with pytest.raises(EngineError, match="came apart"):
         for _, parts in _by_shard(iter([batch])):
             list(parts)
+
+
+# Types.
+STAMPS = [datetime(2020, 2, 29, 12), datetime(1969, 12, 31, 23, 59, 59, 999999), None]
+
+TYPES = {
+    "tinyint": (pa.int8(), [1, -128, None]),
+    "smallint": (pa.int16(), [1, -32768, None]),
+    "int": (pa.int32(), [1, 2**31 - 1, None]),
+    "bigint": (pa.int64(), [1, -(2**63), None]),
+    "float": (pa.float32(), [0.0, -0.0, float("nan"), float("inf"), 1.5, None]),
+    "double": (pa.float64(), [0.0, -0.0, float("nan"), -float("inf"), 0.1, None]),
+    "decimal(38,10)": (
+        pa.decimal128(38, 10),
+        [Decimal("1.1"), Decimal("-1234567890123456789012345678.1"), None],
+    ),
+    "decimal(38,0)": (pa.decimal128(38, 0), [Decimal(10**38 - 1), Decimal(0), None]),
+    "string": (pa.string(), ["", "a", "A", "é", "e\u0301", "😀", "x\u0000y", None]),
+    "varchar(9)": (pa.string(), ["", "a", "A ", "é", None]),
+    "boolean": (pa.bool_(), [True, False, None]),
+    "date": (pa.date32(), [date(2020, 2, 29), date(1, 1, 1), date(9999, 12, 31), None]),
+    "timestamp_ntz": (pa.timestamp("us"), STAMPS),
+    "timestamp": (pa.timestamp("us", "UTC"), STAMPS),
+}
+
+
+@pytest.mark.long
+def test_keys_and_units_of_each_type_are_those_of_duckdb(frame_of):
+    """All in one job; columns have names that SQL must quote."""
+    frames, expected = [], {}
+    for kind, (arrow, few) in TYPES.items():
+        values = [v for v in few for _ in range(60)]
+        names = "a.b", "q`uote", 'd"ouble é'
+        rows = pa.table([pa.array(range(len(values))), *[pa.array(values, arrow)] * 2], names=names)
+        frame = frame_of(rows)
+        if kind.startswith("varchar"):
+            frame = frame.withColumn(names[1], frame["`q``uote`"].cast(kind))
+
+        def asked(source, unit, key=names[1]):
+            table = sf.scan(source, privacy_unit=unit)
+            grouped = table if unit == 'd"ouble é' else table.group_by(key)
+            return grouped.bound(groups=1).agg(n=sf.count_units())
+
+        here = asked(rows, "a.b").release(epsilon=10_000, delta=1e-6).to_arrow()
+        keys = sorted(f"{key!r} {n}" for key, n in zip(*here.to_pydict().values(), strict=True))
+        expected[kind] = [*keys, str(here.num_rows - (None in values))]
+        for unit in (names[0], names[2]):
+            question = asked(frame, unit)
+            plan = question.plan(epsilon=10_000, delta=1e-6)
+            released = question.table._engine.released(question.table._engine.work(plan))
+            frames.append(
+                released.toDF(*(["k", "n"] if unit == names[0] else ["n"])).mapInArrow(
+                    telling(kind, here.schema.field(0).type), "kind string, told string"
+                )
+            )
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.union(frame)
+    found: dict[str, list[str]] = {}
+    for row in whole.collect():
+        found.setdefault(row.kind, []).append(row.told)
+    assert {kind: sorted(told) for kind, told in found.items()} == {k: sorted(t) for k, t in expected.items()}
+
+
+def telling(kind: str, of: pa.DataType):
+    """Return a task that writes each key, of a type, with its number; or a number alone."""
+
+    def told(batches):  # sent by value: workers cannot import this file
+        for batch in batches:
+            columns = batch.columns
+            if len(columns) == 2:
+                columns[0] = columns[0].cast(of)
+            rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+            texts = [f"{row[0]!r} {row[1]}" if len(row) == 2 else str(row[0]) for row in rows]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([kind] * len(texts), pa.string()), pa.array(texts, pa.string())],
+                names=["kind", "told"],
+            )
+
+    return told
 
 
 # Refusals, before a job is started.
@@ -112,6 +194,28 @@ def test_refused_before_a_job(unreadable, no_job, settings):
         settings({"spark.sfumato.shards": shards})
         with pytest.raises(ParameterError, match="spark.sfumato.shards is .*, but must be a whole number"):
             question(unreadable).release(**BUDGET)
+
+
+@pytest.mark.long
+@pytest.mark.noise_cannot_matter("it looks at which groups are shown, of 500 people each")
+def test_times_are_read_in_the_zone_that_is_named_and_a_widened_key_is_given_back(spark, settings):
+    """Whatever the zone of Spark's session is, when the frame is scanned or the job runs. The sum of a BIGINT is a decimal."""
+    settings({"spark.sql.session.timeZone": "America/Lima"})
+    columns = (
+        "id",
+        "id % 2 AS g",
+        "TIMESTAMP '2024-07-01 22:30:00' AS ts",
+        "TIMESTAMP_NTZ '2024-07-01 22:30:00' AS w",
+    )
+    rows = spark.range(1000).selectExpr(*columns)
+    asked = sf.scan(rows, privacy_unit="id", timezone="Europe/Berlin")
+    asked = asked.with_columns(k="g + 1", h="hour(ts)", day="CAST(ts AS DATE)", wall="hour(w)")
+    question = asked.group_by("k", "h", "day", "wall").bound(groups=1, rows=1).agg(n=sf.count())
+    engine, plan = question.table._engine, question.plan(epsilon=10, delta=1e-6)
+    frame = engine.released(engine.work(plan))
+    settings({"spark.sql.session.timeZone": "UTC"})  # workers keep to the zone of the question
+    found = sorted((int(row.k), row.h, row.day, row.wall) for row in frame.collect())
+    assert found == [(k, 5, date(2024, 7, 2), 22) for k in (1, 2)]
 
 
 def test_a_worker_with_another_duckdb_says_so():

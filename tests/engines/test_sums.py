@@ -6,6 +6,9 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.table import Table
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.engines.duckdb.stages import Stages
+from sfumato.engines.worker_noise import Work
 from sfumato.noise import SeededWords
 
 BIG = {"epsilon": 1_000_000, "delta": "1e-6"}
@@ -39,6 +42,28 @@ def test_sums_beyond_64_bits_are_right(local_engine, noise, epsilon, value, most
         assert shown.schema.field(name).type == pa.float64()
         for sign, found, bar in zip((1, -1), shown[name].to_pylist(), bars[name].to_pylist(), strict=True):
             assert abs(found - sign * UNITS * value) <= bar < most * UNITS * value, (name, found, bar)
+
+
+def test_types_follow_from_the_question_on_workers_too():
+    """At epsilon 10^-9 the noise of a sum with bounds of 2^22 has a scale of 2^52, and can be far beyond."""
+    asked = sf.scan(large(1), privacy_unit="id").bound(rows=1).agg(s=sf.sum("n", lower=0, upper=2**22))
+    assert asked.plan(epsilon=1e-6).requirements.estimates[0].integer
+    assert not asked.plan(epsilon=1e-9).requirements.estimates[0].integer
+    local = DuckDBEngine.open(rows := large())
+    plan = wide(Table(local, "id")).plan(epsilon=1, noise="laplace")
+    stages = Stages.prepare(local, rows.schema, plan.exact, 2)
+    assert {str(t) for t in Work.prepare(plan, stages, 0.95).schema.types[1:]} == {"double"}
+
+
+def test_joining_nothing_is_one_row_of_the_only_shard_where_nothing_is_grouped():
+    local = DuckDBEngine.open(rows := pa.table({"id": [1, 2], "x": [1, 2]}))
+    asked = Table(local, "id").bound(rows=1).agg(n=sf.count(), s=sf.sum("x", lower=0, upper=2))
+    stages = Stages.prepare(local, rows.schema, asked.plan(epsilon=1, noise="laplace").exact, 2)
+    totals = [p.data for p in stages.totals([p.data for p in stages.partials(rows.to_batches())])]
+    (nothing,) = stages.joined_totals([])
+    assert [row["shard"] for row in pa.ipc.open_stream(nothing).read_all().to_pylist()] == [0]
+    expected = [batch.to_pylist() for batch in stages.merged(None, totals, 10)]
+    assert [batch.to_pylist() for batch in stages.merged(None, [nothing, *totals], 10)] == expected
 
 
 # Units without a value count nothing, however their sum is requested.

@@ -2,12 +2,17 @@
 
 import ast
 import csv
+import gzip
 import io
 import json
 import random
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import duckdb
 import pandas
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +21,7 @@ import sfumato as sf
 from sfumato.cli.sql_command import _types
 from sfumato.engines.duckdb import text_lines
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
+from sfumato.errors import ColumnError, EngineError, QueryError
 from sfumato.query import sizes
 
 pytestmark = pytest.mark.noise_cannot_matter("rows are looked at before any noise")
@@ -127,6 +133,42 @@ def test_what_is_suggested_is_what_was_used(tmp_path):
         check_suggestion(file_of(tmp_path, name), kinds)
 
 
+WRONG = {
+    "no column": ({"y": "DOUBLE"}, "there is no column 'y'.*The columns are: id, d"),
+    "more than a type": ({"d": "INT); DROP TABLE t"}, "no type"),
+    "of JSON": ({"d": "STRUCT(a INT)"}, "only columns of JSON have"),
+    "twice": ({"d": "INT", "D": "INT"}, "twice"),
+    "no format": ({"d": "DATE %d/%Q/%Y"}, "no format of strptime"),
+    "a number's format": ({"d": "BIGINT %d"}, "only DATE, TIME and TIMESTAMP have a format"),
+}
+
+
+def test_types_that_are_none(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,d\n1,2\n")
+    for types, told in WRONG.values():
+        with pytest.raises((QueryError, ColumnError), match=told):
+            sf.scan(path, privacy_unit="id", types=types)
+    with pytest.raises(QueryError, match="declares its own types"):
+        sf.scan(pa.table({"id": [1]}), privacy_unit="id", types={"id": "INT"})
+
+
+def test_formats_of_declared_types(tmp_path):
+    import sqlite3
+
+    path = tmp_path / "rows.csv"
+    path.write_text("id,d\n1,10:30 PM\n")
+    found = opened(path, {"ID": "int", "d": "TIME %I:%M %p"})
+    assert found == ({"id": "INTEGER", "d": "TIME"}, ["(1, datetime.time(22, 30))"])
+    frame = pandas.DataFrame({"id": [1, 2], "d": pandas.Series(["31/12/2020", "x"], dtype=object)})
+    with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as stored, stored:
+        stored.execute("CREATE TABLE t (id INTEGER, d TEXT)")
+        stored.executemany("INSERT INTO t VALUES (?, ?)", [(1, "31/12/2020"), (2, "x")])
+    for source in (frame, str(tmp_path / "rows.sqlite") + "/t"):
+        found = opened(source, {"d": "DATE %d/%m/%Y"})
+        assert found == ({"id": "BIGINT", "d": "DATE"}, ["(1, datetime.date(2020, 12, 31))", "(2, None)"])
+
+
 # Types and encodings that are declared.
 
 
@@ -161,6 +203,68 @@ def test_wrong_bytes_of_a_line_are_missing_and_change_no_other_line(tmp_path):
             path.write_bytes(text + "99,".encode(encoding) + wrong + end + "100,b".encode(encoding) + end)
             found = opened(path, {"id": "BIGINT"}, encoding=encoding)[1]
             assert {repr((i, f"a{i}")) for i in range(COUNT)} | {repr((100, "b"))} <= set(found)
+
+
+def test_encodings_that_are_none(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(lines(lambda i: f"{i},{TOWNS[0]}").encode("latin-1"))
+    (note,) = (one for one in DuckDBEngine.open(path).notes if "encoding=" in one)
+    given = re.search(r"encoding='([^']+)'", note)[1]
+    assert "not UTF-8" in note and opened(path, encoding=given)[1][0] == repr((0, TOWNS[0]))
+    path.write_bytes(lines(lambda i: f"{i},{i}", "id,größe").encode("latin-1"))
+    with pytest.raises(EngineError, match="header.*not UTF-8, in column 2. Write encoding='latin-1'"):
+        DuckDBEngine.open(path, types={"id": "BIGINT"})
+    for name in ("latin-one", "utf-7", "cp037", "", 3):
+        with pytest.raises(QueryError, match="which is no encoding of CSV"):
+            sf.scan(path, privacy_unit="id", encoding=name)
+
+
+def test_files_have_layouts_of_their_own(tmp_path):
+    (tmp_path / "a.csv").write_text("id,v\n1,2\n")
+    (tmp_path / "b.csv").write_text("V;ID\n4;3\n")
+    found = opened(str(tmp_path / "*.csv"), {"id": "BIGINT", "v": "BIGINT"})
+    assert found == ({"id": "BIGINT", "v": "BIGINT"}, ["(1, 2)", "(3, 4)"])
+    (tmp_path / "b.csv").write_text("id,w\n4,3\n")
+    with pytest.raises(EngineError, match="give all files one header"):
+        DuckDBEngine.open(str(tmp_path / "*.csv"))
+
+
+@pytest.mark.long
+def test_forms_of_files(tmp_path):
+    text = lines(lambda i: f"{i},{i}")
+    (tmp_path / "tabs.tsv").write_text(text.replace(",", "\t"))
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for path in tmp_path.iterdir():
+        for types in (None, {"id": "BIGINT", "v": "BIGINT"}):
+            assert opened(path, types)[1] == sorted(repr((i, i)) for i in range(COUNT))
+    (tmp_path / "broken.csv.gz").write_bytes(gzip.compress(text.encode() * 500)[:-30])
+    with pytest.raises(EngineError) as caught:  # of the file, whatever is in its rows
+        table = sf.scan(tmp_path / "broken.csv.gz", privacy_unit="id", types={"id": "BIGINT"})
+        table.agg(n=sf.count_units()).release(epsilon=1).to_arrow()
+    assert caught.value.__context__ is None
+    for text in ('[\n{"id":1}]', ' [{"id":1}]', '{\n"id":1}'):
+        (tmp_path / "rows.json").write_text(text)
+        for types in (None, {"id": "BIGINT"}):
+            with pytest.raises(EngineError, match="one JSON object a line"):
+                sf.scan(tmp_path / "rows.json", privacy_unit="id", types=types)
+
+
+def test_threads_share_a_table(tmp_path):
+    """Each sees all rows of the columns that it reads, once, whatever others read."""
+    path = tmp_path / "rows.csv"
+    path.write_text("id,a,b,c\n" + "".join(f"{i},1,2,3\n" for i in range(2000)))
+    relation = duckdb.sql("SELECT i AS id, 1 AS a, 2 AS b, 3 AS c FROM range(2000) t(i)")
+    for source, types in ((path, dict.fromkeys(["id", "a", "b", "c"], "BIGINT")), (relation, None)):
+        table = sf.scan(source, privacy_unit="id", types=types)
+
+        def counted(column, table=table):
+            plan = table.filter(f"{column} > 0").bound(rows=9).agg(n=sf.count()).plan(epsilon=1)
+            (batch,) = table._engine.statistics(plan.exact, 10)
+            return [v for c in batch.columns for v in c.to_pylist()]
+
+        assert [counted(column) for column in "ab"] == [[2000]] * 2
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(counted, ["a", "b", "c"] * 3)) == [[2000]] * 9
 
 
 # Whatever a line holds, no other changes: rows of 100 to 139, and hostile ones of 7.

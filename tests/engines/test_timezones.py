@@ -16,7 +16,9 @@ import pytest
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.engines.duckdb import connection
-from sfumato.errors import ParameterError, QueryError
+from sfumato.errors import CatalogError, ParameterError, QueryError
+from sfumato.exact.parameters import canonical_bytes
+from sfumato.release.canonical_form import canonical
 
 # Around both changes of the clocks in Berlin, and at ends of days elsewhere.
 MOMENTS = [
@@ -131,6 +133,17 @@ def test_every_source_is_read_in_the_zone_that_is_named(tmp_path, machine):
             assert values(table, "hour(z)") == [local(moment, zone).hour for moment in MOMENTS], name
 
 
+@pytest.mark.long
+def test_stages_are_read_in_the_zone_that_is_named(openers, machine):
+    """What workers of Spark and Beam compute."""
+    opened = openers("stages")(ROWS)
+    zone = "Europe/Berlin"
+    opened._local, opened.timezone = opened._local.in_timezone(zone), zone
+    table = Table(opened, "id").with_columns(id2="id")
+    for text in list(EXPRESSIONS)[::6]:
+        assert values(table, text) == [EXPRESSIONS[text](moment, zone) for moment in MOMENTS], text
+
+
 # One person and one row for each hour, so that the hours that are shown are those of the rows.
 HOURS = pa.table(
     {
@@ -139,6 +152,28 @@ HOURS = pa.table(
     }
 )
 
+SQL = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 10, delta = 1e-6, privacy_unit_column = id{}, "
+    "max_groups_contributed = 1, max_rows_per_group = 1) hour(z) AS h, COUNT(*) AS n FROM hours GROUP BY h"
+)
+
+
+def hours(release: Any) -> list[int]:
+    return release.to_arrow()["h"].to_pylist()
+
+
+def test_a_catalog_names_a_zone_and_a_text_another(noise_free):
+    declared = {"source": HOURS, "privacy_unit": "id"}
+    for given in ({"timezone": "Europe/Berlin"}, {}):
+        known = sf.catalog(given | {"tables": {"hours": declared}})
+        assert hours(sf.sql(SQL.format(""), catalog=known)) == [0 if given else 22]
+        assert hours(sf.sql(SQL.format(", timezone = 'Asia/Tokyo'"), catalog=known)) == [7]
+        assert known.table("hours")._engine.timezone == given.get("timezone", "UTC")
+    other = sf.catalog({"tables": {"hours": declared}}, timezone="Asia/Tokyo").table("hours")
+    assert other._engine.timezone == "Asia/Tokyo"
+    with pytest.raises(CatalogError, match="timezone is given twice"):
+        sf.catalog({"timezone": "UTC", "tables": {"hours": declared}}, timezone="UTC")
+
 
 def test_a_zone_that_is_not_known_is_refused():
     for zone in ("Nowhere/At_all", "+01:00", "", 3, None, "UTC'; DROP TABLE x; --"):
@@ -146,6 +181,24 @@ def test_a_zone_that_is_not_known_is_refused():
             sf.scan(HOURS, privacy_unit="id", timezone=zone)
     with pytest.raises(QueryError, match="needs the name of one zone"):
         sf.scan(ROWS, privacy_unit="id").with_columns(y="z AT TIME ZONE txt")
+
+
+def form(table: Table[Any], text: str = "hour(z)") -> bytes:
+    question = table.with_columns(y=text).bound(rows=1).agg(n=sf.sum("y", lower=0, upper=23))
+    return canonical_bytes(canonical(question.plan(epsilon=1), question.table._engine))
+
+
+def test_the_zone_is_in_the_form_and_in_the_explanation(monkeypatch):
+    forms = {zone: form(table_of(HOURS, timezone=zone)) for zone in ZONES}
+    assert len(set(forms.values())) == len(ZONES) and all(zone.encode() in forms[zone] for zone in ZONES)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert form(table_of(HOURS)) == forms["UTC"]
+    # Also where no column has a zone, and where the rows are made of others.
+    numbers = pa.table({"id": [1], "s": [0]})
+    public = sf.public(numbers.rename_columns(["s", "k"]))
+    for made in (lambda table: table, lambda table: table.join(public, on="s")):
+        tables = [made(sf.scan(numbers, privacy_unit="id", timezone=zone)) for zone in ZONES]
+        assert len({form(table, "hour(to_timestamp(s))") for table in tables}) == len(ZONES)
 
 
 def test_tables_that_are_joined_are_read_in_one_zone():

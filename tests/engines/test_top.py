@@ -43,6 +43,34 @@ def test_private_groups_stop_at_the_end():
     assert release.to_arrow() is release.to_arrow()
 
 
+def test_without_counts_and_error_bars():
+    question = scan().top("key", k=2, keys=["a", "b"])
+    bare = question.release(epsilon=3, counts=False, unsafe_words=words())
+    assert bare.to_arrow().column_names == ["rank", "key"]
+    with pytest.raises(RefusalError):
+        bare.errors()
+    release = question.release(epsilon=3, unsafe_words=words())
+    one, all_ = release.errors(0.9), release.errors(0.9, simultaneous=True)
+    width = one["units"][0].as_py()
+    assert release.plan.measurement.law.rounded_half_width(F(0.9)) == width < all_["units"][0].as_py()
+    with pytest.raises(ParameterError):
+        release.errors(1)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"a": 1}, {None: 600, "a": 1}])
+def test_odd_tables(sizes):
+    data = table(sizes, pa.string())
+    found = scan(data).top("key", k=2).release(epsilon=2, delta=1e-9, unsafe_words=words()).to_arrow()
+    assert found["key"].to_pylist() == [key for key, n in sizes.items() if n > 100]
+    assert found.schema.field("rank").type == found.schema.field("units").type == pa.int64()
+
+
+def test_units_that_are_null_do_not_count():
+    data = pa.table({"id": [None] * 900 + list(range(500)), "key": ["x"] * 900 + ["y"] * 500})
+    found = scan(data).top("key", k=1, keys=["x", "y"]).release(epsilon=2, unsafe_words=words())
+    assert found.to_arrow()["key"].to_pylist() == ["y"]
+
+
 def test_a_source_is_not_written_over(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(table(), path)
@@ -102,3 +130,10 @@ def test_what_one_unit_does_to_sums_is_what_the_plan_hides():
             step = plan.step
             assert 2 * plan.rate * F(spread) / step <= F(1, 2) and plan.spread * step >= spread
             assert plan.law.scale * step >= 4 * largest
+
+
+@pytest.mark.parametrize("values", [(math.nan, math.inf), ('"; DROP', "\x00")])
+def test_keys_of_any_value(values):
+    data = pa.table({"id": list(range(600)) * 2, "key": [values[0]] * 600 + [values[1]] * 600})
+    found = scan(data).top("key", k=2).release(epsilon=2, delta=1e-6, unsafe_words=words()).to_arrow()
+    assert sorted(map(str, found["key"].to_pylist())) == sorted(map(str, values))

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from datetime import UTC, date, datetime
 
 import duckdb
 import pyarrow as pa
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
+from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import QueryError
 
 from . import made_rows
@@ -94,6 +96,20 @@ def test_public_values_are_looked_up_before_private_rows_are_near():
     for rows in ([], [(1.0, "C", 1.0, 1)], [(1.0, "A", 1.0, 1)]):
         with pytest.raises(sf.errors.EngineError, match="public tables alone failed"):
             rows_of(text, rows, [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "UTC"])
+def test_dates_of_a_public_table_are_those_of_the_private_one_s_time_zone(zone, monkeypatch):
+    """Not that of the machine, nor one in which the public table was opened."""
+    evening = pa.array([datetime(2024, 1, 1, 20, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    monkeypatch.setenv("TZ", "America/New_York")
+    engine = DuckDBEngine.open(pa.table({"id": [1], "moment": evening}), "Europe/Berlin")
+    visits = sf.scan(pa.table({"id": [1]}), privacy_unit="id", timezone=zone)
+    known = {"visits": visits, "moments": sf.PublicTable(engine)}
+    dates = "SELECT id, CAST(moment AS DATE) AS day FROM (SELECT DISTINCT id, moment FROM moments)"
+    made = known["visits"].sql(f"SELECT id, day FROM visits JOIN ({dates}) AS d USING (id)", tables=known)
+    assert list(made_rows.rows_of(made)) == [(1, date(2024, 1, 2 if zone == "Asia/Tokyo" else 1))]
 
 
 # Generated SQL: the rows of DuckDB, and of each half.
