@@ -98,6 +98,35 @@ def test_what_a_declaration_does_not_give_is_refused():
             ask(table())
 
 
+def test_a_limit_of_rows_of_all_groups_is_beside_no_limit_of_the_catalog():
+    question = table().bound(total_rows=2).group_by("year", keys=YEARS).agg(n=sf.count())
+    assert asked(question) == asked(
+        plain().bound(total_rows=2).group_by("year", keys=YEARS).agg(n=sf.count())
+    )
+    assert table(max_rows=None).bound(total_rows=3) and table(max_groups=None).bound(total_rows=2)
+    with pytest.raises(QueryError, match="total_rows is 4, but catalog: tables.visits allows at most 3"):
+        table(max_rows=None).bound(total_rows=4)
+
+
+def test_the_largest_groups_take_no_limit_and_say_so():
+    """Each unit counts in all of its groups: a limit would leave something out, and no noise is for it."""
+    top = table().top("age", k=1)
+    assert top._exact((top.statistic,)) == plain().top("age", k=1)._exact((top.statistic,))
+    release = top.release(epsilon=1, delta=1e-6)
+    for name in ("max_groups", "max_rows"):
+        assert f"{name} of catalog: tables.visits limits nothing here" in str(release.explain())
+    assert not table(max_groups=None, max_rows=None).top("age", k=1).notes
+    # Groups of domains are public, as of every question.
+    years = table(max_groups=None, max_rows=None).top("year", k=1)
+    assert years._public_keys["year"].to_pylist() == YEARS
+    assert "the 2 groups by year are public" in years.notes[0]
+    assert table().top("year", k=1, keys="private")._public_keys is None
+    with pytest.raises(QueryError, match="of each row"):
+        table().top("year", k=1, by=sf.sum("age"))
+    with pytest.raises(QueryError, match="leave bound out"):
+        table().bound(groups=2).top("year", k=1)
+
+
 def test_at_most_a_million_groups():
     wide = {"year": {"domain": range(1000)}, "City": {"domain": [str(i) for i in range(1001)]}}
     with pytest.raises(QueryError, match="1,000 times 1,001 = 1,001,000 groups"):

@@ -93,6 +93,15 @@ def test_what_is_written_is_read(tmp_path):
         found.private("visit")
 
 
+def test_a_dict_is_the_same_as_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    toml(tmp_path)
+    same = ("source", "foreign_key", "columns", "types", "max_groups", "max_rows")
+    for one, other in zip(read("catalog.toml").tables.items(), read(SAME).tables.items(), strict=True):
+        assert one[0] == other[0]
+        assert all(getattr(one[1], name) == getattr(other[1], name) for name in same)
+
+
 def test_paths_begin_at_the_folder_of_the_file(tmp_path):
     """Whose own name is no pattern."""
     folder = tmp_path / "of [2024]"
@@ -181,3 +190,13 @@ def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
     path = toml(tmp_path, TOML.replace("max_rows = 2", "max_row = 2"))
     with pytest.raises(CatalogError, match=f"^{path}: tables.visits: there is no key 'max_row'"):
         sf.catalog(path)
+
+
+def test_the_unit_that_a_foreign_key_leads_to():
+    found = read(SAME)
+    assert [found.unit_name(name) for name in ("visits", "orders", "lines")] == ["id", "visitor", "visitor"]
+    assert found.private("lines").privacy_unit == "visitor"
+    assert found.declaration("lines").privacy_unit is None
+    other = copy.deepcopy(SAME)
+    other["tables"]["orders"]["foreign_keys"] = {"visitor": "visits.number"}
+    assert [read(other).unit_name(name) for name in ("orders", "lines")] == ["id", "id"]

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.sql import ask
 from sfumato.exact.parameters import canonical_bytes
-from sfumato.release.canonical_form import canonical
+from sfumato.release.canonical_form import canonical, canonical_top, plain
 
 ROWS = pa.table(
     {
@@ -228,6 +228,20 @@ def test_groups_that_are_too_many_to_list():
     assert len(forms) == 2 and max(map(len, forms)) < 1500
 
 
+def test_the_largest_groups():
+    def form(**options: Any) -> bytes:
+        top = PEOPLE.top("Town", **{"k": 2} | options)
+        return canonical_bytes(canonical_top(top.plan(epsilon=1, delta="1e-6")))
+
+    others = [
+        form(k=3),
+        form(candidates=200),
+        form(by=sf.sum("age", lower=0, upper=5)),
+        form(keys=["A", "B", "C"]),
+    ]
+    assert form() == form(candidates=100) and form() not in others and len(set(others)) == 4
+
+
 def test_the_form_is_that_of_its_version():
     """Whoever changes it makes ledgers of before miss what was asked: then VERSION grows, and this text changes."""
     assert json.loads(of_chain(counted(PEOPLE.filter("age>3")))) == {
@@ -257,3 +271,10 @@ def test_the_form_is_that_of_its_version():
         "diagnostics": None,
         "found": [],
     }
+
+
+@pytest.mark.parametrize(
+    "a, b", [(1, True), ("2024-01-01", datetime.date(2024, 1, 1)), (float("nan"), "nan"), (b"a", "a")]
+)
+def test_values_that_differ_stay_different(a, b):
+    assert json.dumps(plain(a)) != json.dumps(plain(b))

@@ -1,8 +1,10 @@
 """Releases as frames, columns and files: the same numbers everywhere, and no formula where a text is meant."""
 
 import csv
+import datetime as dt
 import io
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,30 @@ def test_workbooks_have_bars_beside_numbers_and_say_what_they_are(tmp_path: Path
     assert (about["epsilon"], about["delta"], about["privacy unit"]) == ("1", "0", "id")
     assert any("0 to 5" in str(said) for said in about.values()) and len(about["plan, SHA-256"]) == 64
     assert "95%" in about["error bars"]
+
+
+@pytest.mark.long
+def test_values_of_a_workbook_are_what_they_were(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    from sfumato.release import release_files
+
+    day, moment = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 13, 59, 59, 250_000)
+    columns = {
+        "whole": pa.array([2**53, 2**53 + 1, None]),
+        "real": pa.array([0.1, math.inf, math.nan]),
+        "decimal": pa.array([Decimal("0.10"), Decimal("12345678901234567890.1234567890"), None], pa.decimal128(38, 10)),
+        "day": pa.array([day, dt.date(1899, 12, 31), None]),
+        "moment": pa.array([moment, moment + dt.timedelta(microseconds=1), None], pa.timestamp("us")),
+        "zoned": pa.array([moment, None, None], pa.timestamp("us", tz="UTC")),
+        "true": pa.array([True, False, None]),
+        "long": pa.array(["x" * 40_000, "", None]),
+    }  # fmt: skip
+    release_files.write_workbook(tmp_path / "v.xlsx", pa.table(columns), [("a", "b")])
+    rows, _, _ = read(tmp_path / "v.xlsx")
+    found = dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
+    assert found["whole"] == (2**53, str(2**53 + 1), None) and found["real"] == (0.1, "inf", "nan")
+    assert found["decimal"] == (0.1, "12345678901234567890.1234567890", None)
+    assert found["day"] == (dt.datetime(2024, 2, 29), "1899-12-31", None)
+    assert found["moment"] == (moment, "2024-02-29 13:59:59.250001", None)
+    assert found["zoned"][0] == "2024-02-29 13:59:59.250000+00:00" and found["true"] == (True, False, None)
+    assert len(found["long"][0]) == 32_001 and found["long"][1] in ("", None)

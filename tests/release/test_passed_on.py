@@ -5,8 +5,10 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -99,6 +101,51 @@ def test_nothing_of_rows_that_are_not_shown_goes_along() -> None:
     data = pickle.dumps(release)
     assert SECRET.encode() not in data
     assert len(data) < 40_000
+
+
+def test_a_release_that_was_streamed_takes_its_table_along(tmp_path: Path) -> None:
+    release = RELEASES["public groups"]()
+    release.write(tmp_path / "n.parquet")
+    other = pickle.loads(pickle.dumps(release))
+    (tmp_path / "n.parquet").unlink()
+    assert other.to_arrow().num_rows == 3 and other._repr_html_()
+    with pytest.raises(RefusalError, match="streamed to a file"):
+        other.errors()
+
+
+def test_a_release_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = RELEASES["one number"]()
+    monkeypatch.setattr(type(release._engine), "statistics", lambda *_: iter([None]))
+    with pytest.raises(Exception, match="stopped"):
+        release.to_arrow()
+    with pytest.raises(RefusalError, match="cannot be copied"):
+        pickle.dumps(release)
+
+
+def test_noise_for_tests_is_told_elsewhere_too() -> None:
+    from sfumato.noise import SeededWords
+
+    release = table().agg(n=sf.count_units()).release(epsilon=1, unsafe_words=SeededWords(1))
+    release.to_arrow()
+    assert pickle.loads(pickle.dumps(release)).receipt().unsafe_words
+
+
+def test_what_is_kept_comes_back_to_the_last_bit():
+    odd = [0.1, 1 / 3, -0.0, float("inf"), 5e-324, (1, [2, None, True]), "\u202e", b"\x00"]
+    array = np.array([[np.nan, -0.0], [1e308, 5e-324]])
+    made = unpacked(packed({"odd": odd, "array": array, "none": array[:0]}))
+    assert repr(made["odd"]) == repr(odd) and made["array"].tobytes() == array.tobytes()
+    assert made["none"].shape == (0, 2)
+    batch = pa.record_batch({"k": ["a"]})
+    for one in (batch, batch.slice(0, 0), batch.select([]), pa.table(batch)):
+        back = unpacked(packed(one))
+        assert type(back) is type(one) and back.equals(one) and back.num_rows == one.num_rows
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, 1j, np.array([object()]), np.int64(1)])
+def test_nothing_else_is_kept(value):
+    with pytest.raises((TypeError, ValueError)):
+        packed(value)
 
 
 # Noisy numbers that are kept: to the last bit, and nothing else.

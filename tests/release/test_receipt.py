@@ -3,6 +3,8 @@
 import datetime
 import hashlib
 import json
+import math
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import EngineError
+from sfumato.errors import EngineError, ParameterError
 from sfumato.exact.parameters import canonical_bytes
 from sfumato.noise import FixedWords
 from sfumato.release.answer_digest import Answer
@@ -77,6 +79,29 @@ def test_an_answer_that_was_streamed(ending, tmp_path):
     assert release.to_arrow()["town"].to_pylist() == sorted(["Ulm", "007", "", "NA"])
 
 
+def test_the_order_of_rows_and_columns_and_widths_do_not_matter():
+    release = released()
+    table = release.to_arrow()
+    mixed = table.take([2, 0, 3, 1]).select(["r", "n", "town", "m"])
+    narrow = mixed.set_column(1, "n", mixed["n"].cast(pa.int32())).set_column(
+        2, "town", mixed["town"].dictionary_encode()
+    )
+    assert release.receipt().verify(narrow).ok
+
+
+def test_receipts_are_files(tmp_path):
+    receipt = released().receipt(confidence=0.9)
+    receipt.write(tmp_path / "receipt.json")
+    again = sf.Receipt.read(tmp_path / "receipt.json")
+    assert again == receipt and again.sha256 == receipt.sha256
+    entry = [{"dataset": "hospital", "entry": 7}]
+    replace(receipt, ledger=entry).write(tmp_path / "receipt.json")
+    kept = sf.Receipt.read(tmp_path / "receipt.json")
+    assert kept.ledger == entry and kept.sha256 == receipt.sha256
+    with pytest.raises(ParameterError, match=r"receipt path .* ends in \.json$"):
+        receipt.write(tmp_path / "receipt.txt")
+
+
 # What is found, and said.
 
 
@@ -89,6 +114,46 @@ def test_a_changed_cell():
         changed = table.set_column(place, name, pa.array(values, table[name].type))
         said = in_words(release.receipt(), changed)
         assert f"values are others in '{name}'; the other columns are as released" in said
+
+
+def test_the_smallest_change_of_a_number():
+    release = released()
+    first, *rest = release.to_arrow()["m"].to_pylist()
+    table = release.to_arrow().set_column(2, "m", pa.array([math.nextafter(first, 1000), *rest]))
+    assert "values are others in 'm'" in in_words(release.receipt(), table)
+
+
+def test_cells_that_were_exchanged_between_rows():
+    # Two means may both be at a bound of their values.
+    drawn = ((r, r.to_arrow()["m"].to_pylist()) for r in iter(released, None))
+    release, (one, other, *rest) = next((r, values) for r, values in drawn if values[0] != values[1])
+    table = release.to_arrow().set_column(2, "m", pa.array([other, one, *rest]))
+    assert "values are others in 'm'" in in_words(release.receipt(), table)
+
+
+def test_columns_that_were_renamed_dropped_or_added():
+    release = released()
+    table, receipt = release.to_arrow(), release.receipt()
+    text = in_words(receipt, table.rename_columns(["town", "count", "m", "r"]))
+    assert "column 'n' was released, and is missing" in text and "column 'count' was not released" in text
+    assert "column 'r' was released" in in_words(receipt, table.drop_columns(["r"]))
+    swapped = table.rename_columns(["town", "m", "n", "r"])
+    assert "holds what is no int64" in in_words(receipt, swapped) or "values are others" in in_words(
+        receipt, swapped
+    )
+
+
+def test_error_bars_are_compared_or_refused(tmp_path):
+    release = released()
+    release.to_arrow()
+    release.write(tmp_path / "answer.csv", confidence=0.95)
+    text = in_words(release.receipt(), tmp_path / "answer.csv")
+    assert "column 'n_error' was not released, such as error bars" in text
+    assert release.receipt(confidence=0.95).verify(tmp_path / "answer.csv").ok
+    text = in_words(release.receipt(confidence=0.9), tmp_path / "answer.csv")
+    assert "values are others in 'n_error', 'm_error', 'r_error'; the other columns are as released" in text
+    with pytest.raises(ParameterError, match="confidence"):
+        release.receipt(confidence=2)
 
 
 def write(path: Path, text: str) -> Path:
@@ -183,6 +248,26 @@ def test_entries_of_a_ledger_that_were_made_up_are_said(tmp_path):
             assert "\x1b" not in str(receipt.verify(release.to_arrow())) + receipt._repr_html_()
 
 
+def test_what_is_computed_otherwise_has_another_plan():
+    inside = (
+        "(SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id, "
+        "confidence = 0.9) town, COUNT(*) AS n FROM people GROUP BY town)"
+    )
+    texts = [
+        f"SELECT n + 1 AS m FROM {inside} AS t",
+        f"SELECT n + 2 AS m FROM {inside} AS t",
+        f"SELECT 'a b' AS m, n FROM {inside} AS t",
+        f"SELECT 'a  b' AS m, n FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_LOW(n) AS m FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_HIGH(n) AS m FROM {inside} AS t",
+        f"SELECT DP_INTERVAL_LOW(n) AS m FROM {inside.replace('0.9', '0.8')} AS t",
+        f"SELECT t.n + p.x AS m FROM {inside} AS t JOIN p USING (town)",
+    ]
+    public = sf.public(pa.table({"town": ["Ulm"], "x": [1]}))
+    plans = [json.dumps(sf.sql(text, tables={"people": ROWS, "p": public}).canonical()) for text in texts]
+    assert len(set(plans)) == len(plans)
+
+
 # Kinds of release.
 
 
@@ -262,3 +347,19 @@ def test_no_date_and_no_digit_is_beyond_a_digest(values):
         table = pa.table({"a": column})
         assert len({table_digest(table.slice(i, 1)) for i in range(len(values))}) == len(values)
         assert Receipt((Fraction(1), Fraction(0)), {}, Answer._from_table(table)).verify(table).ok
+
+
+def test_the_digest_of_dates_by_hand():
+    told = {
+        "2024-02-29": pa.array([19782], pa.date32()),
+        "2024-02-29T12:00:00.000000000": pa.array([1709208000], pa.timestamp("s")),
+        "2024-02-29T12:00:00.000001000Z": pa.array(
+            [1709208000 * 10**6 + 1], pa.timestamp("us", "Asia/Tokyo")
+        ),
+        "12000-01-01T00:00:00.000000000": pa.array([316516204800 * 10**3], pa.timestamp("ms")),
+        "12:00:00": pa.array([43200], pa.time32("s")),
+        "12:00:00.000001": pa.array([43200 * 10**6 + 1], pa.time64("us")),
+    }
+    for text, column in told.items():
+        line = f'["t","{text}"]\n'.encode()
+        assert column_digest(pa.chunked_array([column])) == hashlib.sha256(line).hexdigest()

@@ -207,6 +207,13 @@ def test_an_answer_of_data_that_was_declared_since_is_not_given(ledger):
     assert paid(ledger, COUNTED) == [None]
 
 
+def test_where_no_version_is_declared_each_is_paid(ledger):
+    ledger.create("school", epsilon=10)
+    budget = ledger.budget("school")
+    releases = [COUNTED(budget) for _ in range(2) if COUNTED(budget).to_arrow()]
+    assert [one.repeats for one in releases] == [None, None]
+
+
 def test_a_file_in_another_folder_or_home_is_another_table(ledger, tmp_path, monkeypatch):
     ledger, found = sf.Ledger(tmp_path / "budget.db"), []
 
@@ -221,6 +228,16 @@ def test_a_file_in_another_folder_or_home_is_another_table(ledger, tmp_path, mon
         monkeypatch.chdir(tmp_path / folder)
         found += paid(ledger, at_home, COUNTED)
     assert found == [None, None, None, None, 4, 5]
+
+
+def test_a_file_that_is_read_in_another_way_is_another_table(ledger):
+    Path("visits.csv").write_text("id,v\n1,2\n2,3\n")
+
+    def ask(given: Any) -> Ask:
+        table = sf.scan("visits.csv", privacy_unit="id", types={"id": "BIGINT"} | given)
+        return lambda b: table.bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b)
+
+    assert paid(ledger, *(ask({"v": kind}) for kind in ("VARCHAR", "BIGINT", "BIGINT"))) == [None, None, 5]
 
 
 def test_what_failed_or_was_streamed_is_not_given_again(ledger, monkeypatch):

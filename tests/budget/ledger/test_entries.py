@@ -75,3 +75,13 @@ def test_a_child_neither_draws_nor_pays(file, in_child):
     assert in_child(lambda: COUNTS.release(epsilon=1, budget=budget))[0] in (BudgetError, RefusalError)
     assert len(ledger.history()) == 4 and has_its_own(release, budget.history[1:])
     assert in_child(lambda: release.receipt().ledger) == release.receipt().ledger
+
+
+def test_a_receipt_keeps_its_entries_in_a_file(file, tmp_path):
+    _, budget = opened(file)
+    release = COUNTS.release(epsilon="1/3", budget=budget)
+    release.receipt().write(tmp_path / "receipt.json")
+    receipt = sf.Receipt.read(tmp_path / "receipt.json")
+    assert receipt == release.receipt() and receipt.ledger == [budget.history[-1].row()]
+    told = str(receipt.verify(release.to_arrow()))
+    assert f"entry {budget.history[-1].number} of " in told and "by 'ann'" in told

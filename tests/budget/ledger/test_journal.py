@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+import logging
 import os
+import random
+import resource
 import signal
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +155,17 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
     assert short_decimal("bob") == [False, False]  # whom that of another does not silence
     ledger.budget("shop", "ann").spend(1)
     assert kinds(ledger)[-1] == "asked" and ledger.journal.verify().ok
+
+
+@pytest.mark.long
+def test_what_a_refusal_writes_is_short(of_file):
+    budget, before = of_file.budget("shop", "ann"), Path(of_file._store._path).stat().st_size
+    for _ in range(20):
+        with pytest.raises(BudgetError, match="more than is left"):
+            budget.spend(60, plan={"asks": "x", "keys": ["y" * 100] * 2000}, what="\u1e9e" * 10_000)
+    of_file.journal._record_rejected_text("shop", "ann", "\ud800" * 10**6, "SqlError")
+    sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
+    assert max(sizes) < 32 * 1024 and Path(of_file._store._path).stat().st_size - before < 21 * 64 * 1024
 
 
 # What is changed later.
@@ -322,6 +338,46 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch):
     assert kinds(ledger) == ["asked", "asked", "answered"] and ledger.journal.verify().ok
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.long
+def test_kills_at_any_call_leave_a_whole_journal(of_file):
+    """A real SIGKILL at calls of what pays for a question and writes what came of it."""
+    path, chosen, count = of_file._store._path, random.Random(5), 40
+
+    def work(step: int) -> None:
+        budget, calls = sf.Ledger(path).budget("shop", "bob"), iter(range(step))
+        sys.setprofile(lambda *_: next(calls, None) is None and killed())
+        entry = budget.spend("1/1000", plan={"asks": "statistics"})
+        budget._record_outcome(entry, "answered", rows=1)
+        sys.setprofile(None)
+
+    kills = 0
+    for _ in range(count):
+        kills += ended(partial(work, chosen.randrange(40_000))) == -signal.SIGKILL
+        ledger = sf.Ledger(path)
+        assert ledger.journal.verify().ok
+        spent = [line.entry for line in ledger.journal.lines() if line.kind == "asked"]
+        assert spent == [entry.number for entry in ledger.history() if entry.kind == "spend"]
+    assert kills >= count // 3
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_full_disk_takes_no_answer_that_was_paid(of_file):
+    path = of_file._store._path
+
+    def work() -> None:
+        logging.getLogger("sfumato.budget").setLevel(logging.CRITICAL)
+        release = counted().release(epsilon=1, budget=sf.Ledger(path).budget("shop", "ann"))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        os._exit(7 if release.to_arrow().num_rows == 1 else 1)
+
+    assert ended(work) == 7
+    ledger = sf.Ledger(path)
+    assert kinds(ledger) == ["asked"] and ledger.journal.verify().ok
+    assert ledger.budget("shop", "ann").spent[0] == 1
+
+
 # What a person should look at.
 
 
@@ -381,6 +437,21 @@ def test_questions_that_belong_together_are_listed(of_file, questions, listed):
     losses = {loss.analyst: loss.epsilon for loss in told.losses}
     assert losses[None] == losses["ann"] + losses["bob"] == len(questions) / 8
     assert told.asked == len(questions)
+
+
+def test_refusals_are_listed_with_who_and_why(of_file):
+    for epsilon, analyst in ((60, "bob"), (70, "bob"), (80, "ann")):
+        with pytest.raises(BudgetError):
+            COUNT.release(epsilon=epsilon, budget=of_file.budget("shop", analyst))
+    hostile = "SELECT id\n- shop, eve: 9 questions FROM v"
+    of_file.journal._record_rejected_text("shop", "bob", hostile, "SqlError")
+    told = of_file.journal.audit()
+    assert [(one.analyst, one.count, one.kinds) for one in told.refused] == [
+        ("bob", 3, (("BudgetError", 2), ("SqlError", 1))),
+        ("ann", 1, (("BudgetError", 1),)),
+    ]
+    assert str(told.refused[0]).endswith(r"SELECT id\n- shop, eve: 9 questions FROM v")
+    assert told.findings == () and "Refused questions, at no charge:\n- shop, bob" in str(told)
 
 
 def test_a_question_that_is_published_must_have_an_answer(ledger):

@@ -219,6 +219,15 @@ def test_what_is_no_cap_is_refused_before_a_file_is_made(tmp_path, arguments, na
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("what", ["a\0b", "\ud800", "x" * 10**5, "'; DROP TABLE sfumato_entries; --"])
+def test_any_words_may_be_said_of_a_question(place, what):
+    budget = made(place).budget("hospital")
+    budget.spend(1, what=what)
+    (entry,) = budget.history
+    assert entry.what == what or (len(entry.what) <= 2000 and entry.what[:1] in (what[0], "\\"))
+    assert repr(entry).isprintable()
+
+
 @pytest.mark.parametrize("epsilon", ["1e-1300", F(1, 3**4000)])
 def test_a_cap_of_which_a_ledger_can_hold_nothing_is_refused(file, epsilon):
     """It was entered as 0, after which nobody could read any account of the ledger."""
@@ -243,3 +252,20 @@ def test_sums_of_any_fractions_can_be_written_and_are_never_less(place):
         assert 0 <= account.totals[0][0] - sum(paid) < F(1, 2**4000)
     ledger.create("hospital", 31, "1e-6", replace=True)  # adds up anew
     assert ledger.accounts()[0].account.totals[0] == kept.account.totals[0]
+
+
+@pytest.mark.long
+def test_a_child_opens_its_own(place, in_child):
+    ledger = made(place)
+    budget = ledger.budget("hospital")
+    for use in (
+        lambda: budget.spend(1),
+        lambda: ledger.budget("hospital"),
+        lambda: ledger.create("school", 1),
+        lambda: ledger.grant("hospital", "ann", 1),
+    ):
+        kind, text = in_child(use)
+        assert kind is BudgetError and "another process" in text
+    in_child(lambda: sf.Ledger(place).budget("hospital").spend(1))
+    budget.spend(1)
+    assert budget.spent[0] == 2 and len(ledger.history()) == 3

@@ -115,6 +115,38 @@ def test_eight_analysts_in_eight_processes_spend_what_there_is_and_no_more(place
 
 
 @pytest.mark.long
+def test_datasets_and_owners_at_once_end(place):
+    """Nobody waits in a circle, whatever comes first: caps that change, other datasets, readers."""
+    made(place, 1000, 1000)
+    sf.Ledger(place).create("school", 1000)
+    sf.Ledger(place).grant("school", ANALYSTS[0], 1000)
+
+    def both() -> None:
+        budgets = [sf.Ledger(place).budget(name, ANALYSTS[0]) for name in ("school", "hospital")]
+        for number in range(8):
+            budgets[number % 2].spend("1/100")
+            budgets[(number // 2) % 2].spend("1/100")
+
+    def owner() -> None:
+        ledger = sf.Ledger(place)
+        for number in range(8):
+            ledger.grant("hospital", ANALYSTS[number], 1000 + number)
+            ledger.create("school", 1000 + number, replace=True)
+
+    def reader() -> None:
+        ledger = sf.Ledger(place)
+        for _ in range(15):
+            ledger.check()
+            spent = ledger.budget("hospital").spent[0]
+            assert ledger.budget("hospital").spent[0] >= spent
+
+    assert at_once(both, both, owner, owner, reader, reader, both) == [0] * 7
+    ledger = sf.Ledger(place)
+    ledger.check()
+    assert len(ledger.budget("school").history) + len(ledger.budget("hospital").history) == 3 * 16
+
+
+@pytest.mark.long
 def test_hundreds_of_processes_are_killed(place, kills):
     """In each place, five at a time, that spend at once; `python benchmarks/ledger.py kills 1000` does more."""
     kills.make(place)
