@@ -84,7 +84,7 @@ def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
 def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     no_draw(monkeypatch)
     budget = sf.Budget(epsilon=3, delta="1e-6")
-    with pytest.raises(BudgetError, match="for the looks and all releases is more than is left"):
+    with pytest.raises(BudgetError, match="for the looks and all releases exceeds what is left"):
         sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
     assert budget.history == ()
 

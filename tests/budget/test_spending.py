@@ -37,7 +37,7 @@ def test_thirds_of_a_budget_are_thirds():
             found = budget.remaining
             assert found.epsilon == left and found.share == pytest.approx(left / 3)
         assert budget.spent == (3.0, 0.0)
-        with pytest.raises(BudgetError, match="more than is left"):
+        with pytest.raises(BudgetError, match="exceeds what is left"):
             budget.spend("1e-9")
         assert [asked.epsilon for asked in budget.history] == [1, 1, 1]
 

@@ -139,7 +139,7 @@ def test_at_most_a_million_groups():
 
 UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"agee": {"lower": 0, "upper": 1}}, "columns.agee: there is no column 'agee'; did you mean 'age'?"),
-    ({"city": {"lower": 0, "upper": 1}}, "columns.city: bounds are of numbers, but the column is VARCHAR"),
+    ({"city": {"lower": 0, "upper": 1}}, "columns.city: only numbers have bounds, but the column is VARCHAR"),
     ({"year": {"domain": ["x"]}}, "columns.year: domain holds 'x', which does not fit year (BIGINT)"),
     ({"year": {"domain": [0.5]}}, "which does not fit year"),
 ]

@@ -176,12 +176,12 @@ def test_what_is_odd_is_refused_with_its_place():
 def test_a_file_that_is_no_toml_is_not_quoted(tmp_path):
     """It may be another file than was meant, with rows in it."""
     for text in ("a = ", "[tables.visits]\nsource = 'Private Value", "\0", "a" * 5000 + "= 1\na"):
-        with pytest.raises(CatalogError, match="this is no TOML") as caught:
+        with pytest.raises(CatalogError, match="this is not TOML") as caught:
             sf.catalog(toml(tmp_path, text))
-        told = str(caught.value).partition("this is no TOML")[2]
+        told = str(caught.value).partition("this is not TOML")[2]
         assert "Private" not in told and "aaa" not in told and caught.value.__context__ is None
     (tmp_path / "catalog.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(CatalogError, match="this is no TOML"):
+    with pytest.raises(CatalogError, match="this is not TOML"):
         sf.catalog(tmp_path / "catalog.toml")
     with pytest.raises(EngineError, match="cannot be read: No such file"):
         sf.catalog(tmp_path / "none.toml")

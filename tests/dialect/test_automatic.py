@@ -63,5 +63,5 @@ def test_a_budget_pays_once_before_a_look(select, monkeypatch):
     assert [(one.epsilon, one.delta) for one in budget.history] == [(1000, Fraction("1e-6"))]
     assert found.epsilon <= 100
     monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
-    with pytest.raises(BudgetError, match="more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         asked(select, budget=budget)

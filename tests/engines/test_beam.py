@@ -142,9 +142,9 @@ def test_a_budget_is_not_overspent_and_a_refusal_spends_nothing():
     rows, places = table.bound(rows=1).agg(n=sf.count()), table.group_by("place").bound(groups=1)
     Release(rows, epsilon="0.5", budget=budget)
     Release(table.top("place", k=1, keys=["A", "B"]), epsilon="0.25", budget=budget)
-    with pytest.raises(BudgetError, match="more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         Release(rows, epsilon="0.5", budget=budget)
-    with pytest.raises(BudgetError, match="more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         Release(places.agg(people=sf.count_units()), epsilon="0.1", delta="2e-6", budget=budget)
     with pytest.raises(ParameterError, match="shards"):
         Release(rows, epsilon="0.1", shards=0, budget=budget)

@@ -180,6 +180,6 @@ def test_a_budget_pays_for_both():
     assert budget.remaining[:2] == (0.5, 0)
     question.diagnose(epsilon="0.25", budget=budget)
     assert budget.remaining[:2] == (0.25, 0)
-    with pytest.raises(BudgetError, match="is more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         question.diagnose(epsilon="0.5", budget=budget)
     assert budget.remaining[:2] == (0.25, 0)

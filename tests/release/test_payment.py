@@ -38,7 +38,7 @@ def test_each_kind_of_release_pays_once():
 def test_a_text_of_two_questions_pays_for_both_or_for_none():
     text = f"WITH one AS ({SQL.format(1)}), two AS ({SQL.format(2)}) SELECT one.total, two.total AS other FROM one, two"
     little = sf.Budget(2)
-    with pytest.raises(BudgetError, match="more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         sf.sql(text, tables={"visits": ROWS}, budget=little)
     assert little.history == ()
     enough = sf.Budget(3)
@@ -114,7 +114,7 @@ def test_so_many_shares_fit_and_hardly_more(keys, times):
     for _ in range(times):
         question.release(share=share, budget=budget)
     assert budget.remaining.share < 0.02
-    with pytest.raises(BudgetError, match="share=.* is more than is left"):
+    with pytest.raises(BudgetError, match="share=.* exceeds what is left"):
         question.release(share=max(share, Fraction(1, 25)), budget=budget)
     assert len(budget.history) == times
 
@@ -176,7 +176,7 @@ def test_looks_take_their_part_of_a_share(budget, parts):
     # How little is left depends on the limits that were found; room for one more part there never is.
     part = Fraction(1, 10) if parts < 9 else Fraction(1, parts)
     assert budget.remaining.share < part
-    with pytest.raises(BudgetError, match="share=.* is more than is left"):
+    with pytest.raises(BudgetError, match="share=.* exceeds what is left"):
         questions[0].release(share=part, budget=budget)
     assert len(budget.history) == paid
 

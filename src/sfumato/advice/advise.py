@@ -334,7 +334,7 @@ def _check_enough(request: AdviceRequest, budget: Budget) -> None:
     if round_down(request.epsilon) > left.epsilon or round_down(request.delta) > left.delta:
         raise BudgetError(
             f"advise: epsilon={float(request.epsilon):g} with delta={float(request.delta):g} for the looks "
-            f"and all releases is more than is left of the budget: {left.epsilon:g} with {left.delta:g}"
+            f"and all releases exceeds what is left of the budget: {left.epsilon:g} with {left.delta:g}"
         )
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Released = TypeVar("Released")
 
 
-_NO_EPSILON = "epsilon is left out, but must be a finite number greater than 0; or give share= of a budget="
+_NO_EPSILON = "epsilon is missing; pass a finite number greater than 0, or share= of a budget="
 
 
 @dataclass(frozen=True, repr=False)

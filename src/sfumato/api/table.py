@@ -52,8 +52,8 @@ _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 _NO_UNIT = (
-    "an expression by itself is no privacy unit: make a column of it before sf.scan, as in "
-    "docs/howto/messy_csv.md; beside a column it makes a smaller unit, as in ['id', 'year(day)']"
+    "an expression alone cannot be a privacy unit: derive a column before sf.scan, as in "
+    "docs/howto/messy_csv.md; with a column it forms a smaller unit, as in ['id', 'year(day)']"
 )
 
 
@@ -93,7 +93,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if not isinstance(self.unit, str):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
-            nobody = "A table that is about nobody, such as names of codes, is opened by sf.public"
+            nobody = "Open a table about nobody, such as names of codes, with sf.public"
             raise ColumnError._unknown(
                 self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
             )
@@ -108,7 +108,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
     def _advice(self, name: str) -> Mapping[str, str]:
         if "_engine" not in vars(self) or name not in self.schema:
             return self._foreign
-        return {name: f"a column is named as text: group_by({name!r}), sf.count({name!r})"}
+        return {name: f"name a column as text: group_by({name!r}), sf.count({name!r})"}
 
     if not TYPE_CHECKING:
 
@@ -319,9 +319,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         schema = self.schema
         for key in columns:
             if not isinstance(key, str):
-                raise ParameterError(
-                    "group_by", key, 'names of columns, one by one, as group_by("town", "year")'
-                )
+                raise ParameterError("group_by", key, 'names of columns, as in group_by("town", "year")')
             if key not in schema:
                 raise ColumnError._unknown(key, schema, "group_by", not_a_column(key, schema))
             if key == self.unit:
@@ -332,7 +330,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if len(set(columns)) < len(columns):
             raise QueryError(f"group_by: a column is named twice in {list(columns)}")
         if keys is not None and not columns:
-            raise QueryError("group_by: public keys are given, but no column that they belong to")
+            raise QueryError("group_by: public keys need the columns that they belong to")
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self._engine.public_keys(columns, keys, self._steps)
         return self._with(keys=columns, _public_keys=table)
@@ -623,7 +621,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
 
 def _limit(value: object, name: str) -> int:
     if isinstance(value, str) and name != "total_rows" and not value.strip("+- ").isdecimal():
-        raise ParameterError(name, value, 'a whole number of at least 1, or "auto", which finds one')
+        raise ParameterError(name, value, 'a whole number of at least 1, or "auto", which chooses one')
     number = positive_int(value, name)
     if number > LARGEST_LIMIT:
         raise ParameterError(name, value, f"at most {LARGEST_LIMIT:,}, beyond which it limits nothing")

@@ -166,7 +166,7 @@ class Account:
         if least + share > 1:
             left = max(1 - least, Fraction(0))
             raise BudgetError(
-                f"share={_share(share)} is more than is left of {self.called}: "
+                f"share={_share(share)} exceeds what is left of {self.called}: "
                 + (f"write share={six_digits(left)} or less" if left else "nothing is left")
             )
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
@@ -187,14 +187,14 @@ class Account:
         over = max(limit[place] - total[place], Fraction(0))
         number = six_digits(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={number} is more than is left of {self.called}: {six_digits(over)} is left, "
+            f"{name}={number} exceeds what is left of {self.called}: {six_digits(over)} is left, "
             f"and {round_up(value - limit[place] + total[place]):g} more is needed"
         )
 
     def _sums_refusal(self, asked: Spent) -> str:
         """Return the refusal of a tight budget: what is missing, and what a query can still spend."""
         left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
-        first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} is more than is left of {self.called}"
+        first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} exceeds what is left of {self.called}"
         if not left.epsilon:
             return f"{first}: nothing is left for a question"
         pairs = ("epsilon", asked.epsilon - left.epsilon), ("delta", asked.delta - left.delta)
@@ -269,7 +269,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
     Remaining(epsilon=0.25, delta=0.0, share=0.25)
     >>> budget.spend("0.5")
     Traceback (most recent call last):
-    sfumato.errors.BudgetError: epsilon='0.5' is more than is left of the budget: 0.25 is left, and 0.25...
+    sfumato.errors.BudgetError: epsilon='0.5' exceeds what is left of the budget: 0.25 is left, and 0.25...
 
     Source:
         docs/proofs/budget.md, after Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and

@@ -352,6 +352,6 @@ def _paid(loss: Loss, found: Certificate) -> tuple[tuple[str, Any, Any], ...]:
 
 def _refused(problem: str) -> RefusalError:
     return RefusalError(
-        f"release: its certificate is refused, so nothing is read, charged or drawn: {problem}. This is a "
+        f"release: the certificate is refused, so nothing is read, charged or drawn: {problem}. This is a "
         "mistake in sfumato; please report it"
     )

@@ -75,7 +75,7 @@ def _toml(path: str) -> dict[str, Any]:
         # Its own text may quote the file, which may be another one than was meant.
         place = re.search(r"at line \d+, column \d+|at end of document", str(error))
         where = f" {place[0]}" if place else ""
-        return CatalogError(f"{path}: this is no TOML{where}; texts stand in quotes; see docs/catalog.md")
+        return CatalogError(f"{path}: this is not TOML{where}; put text in quotes; see docs/catalog.md")
 
     with in_own_words(says, OSError, ValueError, RecursionError):  # what is no UTF-8 is a ValueError, too
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"), parse_float=Decimal)
@@ -147,7 +147,8 @@ def _table(
     foreign = _foreign_key(where, given.get("foreign_keys"))
     if not public and unit is None and foreign is None:
         raise CatalogError(
-            f'{where}: privacy_unit is missing: the column that tells whose a row is, privacy_unit = "id"; '
+            f"{where}: privacy_unit is missing: name the column that says whose row it is, "
+            'privacy_unit = "id"; '
             "or write public = true where anybody may see the rows"
         )
     if unit is not None and foreign is not None:

@@ -324,7 +324,7 @@ class RemoteQuestion(Remote):
         [1984, 1985, 1986, 1987, 1988]
         """
         if epsilon is None:
-            raise BudgetError("epsilon is left out, but must be a finite number greater than 0")
+            raise BudgetError("epsilon is missing; pass a finite number greater than 0")
         chosen: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "noise": noise}
         chosen |= {"group_selection": group_selection, "pre_threshold": pre_threshold}
         chosen |= {"diagnostics": diagnostics, "auto_share": auto_share}

@@ -40,7 +40,7 @@ from sfumato.query.aggregates.aggregate import counts
 from sfumato.query.option_names import Bounded
 from sfumato.query.schema import spelled
 
-_FOUND = "; or have them found, for a part of epsilon, with OPTIONS (auto_bounds = true)"
+_FOUND = "; or let OPTIONS (auto_bounds = true) choose them, for a part of epsilon"
 
 
 _MAX_BOUNDARIES = 1000
@@ -268,8 +268,8 @@ class Aggregates(StatementChecker):
         if bounds is None:
             raise self._refuse(
                 call.name_place,
-                f"as how many different values may one privacy unit count in a group at most? Write {form}; "
-                f"privacy units themselves are counted by COUNT(DISTINCT {spelled(self.unit)})",
+                f"how many different values of one privacy unit may count in a group? Write {form}; "
+                f"COUNT(DISTINCT {spelled(self.unit)}) counts privacy units",
             )
         if bounds.kind == "contribution_bounds_per_row":
             raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
@@ -437,7 +437,7 @@ class Aggregates(StatementChecker):
                 raise self._refuse(
                     call.name_place,
                     self._meant(function, own)
-                    + f"{function} without bounds: without them no noise is enough, and they are never read "
+                    + f"{function} without bounds: no amount of noise is enough, and bounds are never read "
                     f"from the data. Write {form} with ranges that are known beforehand"
                     + self._declaring(argument, own),
                 )
@@ -467,7 +467,7 @@ class Aggregates(StatementChecker):
             raise self._refuse(
                 call.name_place,
                 self._meant(function, column)
-                + f"{function} without bounds: without them no noise is enough, and they are never read "
+                + f"{function} without bounds: no amount of noise is enough, and bounds are never read "
                 f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
                 + self._declaring(call.argument, column)
                 + (_FOUND if automatic else ""),

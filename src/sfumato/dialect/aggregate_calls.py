@@ -28,7 +28,7 @@ from sfumato.dialect.sql_tokens import Cursor, Literal, Place, refusal
 from sfumato.errors import nearest
 from sfumato.names import foreign_names
 
-_BOUNDS_FORM = f"bounds are written {BOUNDS[1]} => (lower, upper)"
+_BOUNDS_FORM = f"write bounds as {BOUNDS[1]} => (lower, upper)"
 _CLAMPED = "write CLAMPED BETWEEN lower AND upper"
 # Lists of quantiles, and the function that gives one of them.
 _IN_PLACES = {"APPROX_QUANTILES": "PERCENTILE_CONT", "ANON_QUANTILES": "ANON_PERCENTILE_CONT"}
@@ -118,7 +118,7 @@ def _call(words: Cursor, name: int) -> CallForm:
         elif words.after.word == "=>":
             given = _named_bounds(words, function)
         elif bounds or ranks:
-            raise words.refuse(f"{function} takes no further argument here; {_BOUNDS_FORM}")
+            raise words.refuse(f"{function} takes no further argument; {_BOUNDS_FORM}")
         else:
             listed = words.take("[")
             ranks = _ranks(words, function) if listed else [_rank(words, function)]
@@ -236,7 +236,7 @@ def _rank(words: Cursor, function: str) -> Literal:
     if function == "VALUE_COUNTS":
         raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
     if words.after.word == "=":
-        raise words.refuse(f"write => for = behind {words.token.text}", words.after)
+        raise words.refuse(f"write => instead of = after {words.token.text}", words.after)
     return words.number(f"{function}'s second argument")
 
 

@@ -146,7 +146,7 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
-                    "an aggregate is not a group key; leave it out: GROUP BY names what each row has, and "
+                    "an aggregate is not a group key; leave it out: GROUP BY takes columns of rows, and "
                     "every group gets its aggregates",
                 )
             if id(item) in found:
@@ -206,7 +206,7 @@ class Groups(StatementChecker):
         first = value.tokens[0].text
         called = len(value.tokens) > 1 and value.tokens[1].word == "("
         if called and (near := meant(first, self.statement.clause == "ANONYMIZATION")):
-            return f"{first} is not an aggregate that is known here; did you mean {near}?"
+            return f"{first} is not a private aggregate; did you mean {near}?"
         return (
             f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
             "aggregate of it"

@@ -22,7 +22,7 @@ from sfumato.query.tables.combined_tables import MAX_UNIT_ROWS
 from sfumato.query.tables.table_part import checked_parts, unit_name
 
 _COMPUTING = ("(", "*", "/", "+", "-", "^")
-_FORM = "an option is written name = value, such as {} = 1"
+_FORM = "write an option as name = value, such as {} = 1"
 
 
 def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal], ...]]:
@@ -31,7 +31,7 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
         raise words.refuse(
             "the privacy clause is missing: write SELECT WITH DIFFERENTIAL_PRIVACY "
             "OPTIONS (epsilon = ..., delta = ..., privacy_unit_column = ...) before the columns, "
-            "the last only where no catalog says it"
+            "the last only without a catalog"
         )
     clause, place = words.token.word, words.token.place
     if clause not in CLAUSES:
@@ -47,7 +47,7 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
     while not words.take(")"):
         if options and not words.take(","):
             computed = words.token.word in _COMPUTING
-            also = "; a value is written as it is, without arithmetic and functions" if computed else ""
+            also = "; values cannot be computed, so write the number itself" if computed else ""
             raise words.refuse(f"a comma or ) is missing between options{also}")
         if not re.fullmatch(r"\w+", words.token.text):
             raise words.refuse(_FORM.format("epsilon"))
@@ -342,7 +342,7 @@ class _OptionReader:
         """Add one option under its canonical name; refuse unknown and repeated ones, and the catalog's."""
         if name.text not in OPTION_NAMES:
             if name.text in _refused:
-                raise self._refuse(name.place, f"{name.text} is not known here: {_refused[name.text]}")
+                raise self._refuse(name.place, f"{name.text} is not an option: {_refused[name.text]}")
             near = _OURS.get(ARGUMENTS.get(name.text, name.text)) or nearest(name.text, OPTION_NAMES)
             listed = ", ".join(n for n in OPTION_NAMES if n not in _canonical)
             hint = f"; did you mean {near}?" if near else "."
@@ -377,7 +377,7 @@ class _OptionReader:
                 f"privacy_unit_column is {declared.privacy_unit} in {declared.where}; leave it out",
             )
         if value.kind == "number" or not text.strip():
-            raise self._refuse(value.place, "privacy_unit_column names the column that tells whose a row is")
+            raise self._refuse(value.place, "privacy_unit_column names the column that says whose row it is")
         return text if declared is None else declared.privacy_unit or ""
 
     def unit_parts(self) -> tuple[str, ...]:
@@ -467,7 +467,9 @@ class _OptionReader:
             return None
         name, value = self.pairs[key]
         if value.text.upper() == "NULL":
-            raise self._refuse(value.place, f"{name.text} = NULL: without a limit no noise is enough")
+            raise self._refuse(
+                value.place, f"{name.text} = NULL: no amount of noise is enough without a limit"
+            )
         number = positive(self.text, value, name.text)
         if self.declared is not None and most is not None and number > most:
             raise self._refuse(value.place, beyond(self.declared, name.text, number, most))

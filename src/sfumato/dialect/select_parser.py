@@ -85,7 +85,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
         if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] in ("ANY", "SCALAR"):
             message = None
         if message == "" and node["function_name"].lower() in aggregates():
-            message = f"an aggregate in an expression of {where}: only a row's own columns are known"
+            message = f"an aggregate in an expression of {where}: it can use only the columns of its row"
             near = meant(node["function_name"]) if where == "the SELECT list" else None
             message += f"; the private aggregate is {near}" if near else ""
         if message:
@@ -95,7 +95,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
 def _misplaced(name: str, where: str) -> str:
     """Return the message about an aggregate in a clause that sees single rows."""
     if where in ("WHERE", "GROUP BY", "FILTER"):
-        return f"{name} in {where}: it sees single rows, before they are grouped"
+        return f"{name} in {where}: WHERE sees single rows, before they are grouped"
     if where.endswith("(...)"):
         return f"{name} inside {where}: an aggregate takes an expression of one row"
     return f"{name} inside a larger expression: ask for it alone, and compute with the result"
@@ -104,7 +104,7 @@ def _misplaced(name: str, where: str) -> str:
 _NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _SLIPS_OF_FROM = ("FORM", "FRM", "FROMM", "FRON", "FRMO")
-_END = "the question should end here"
+_END = "the query should end here"
 _CLAUSES = ("DESC", "ASC", "ORDER BY", "LIMIT", "GROUP BY", "HAVING")
 _OTHER_CLAUSES = {"TOP": "LIMIT", "SORT": "ORDER BY", "FILTER": "WHERE"}
 _NEAR = 40  # characters around a word, in which what is wrong with it may stand
@@ -189,9 +189,7 @@ class _SelectParser:
                         )
                 raise refusal(self.words.text, place, _NO_FROM)
             if after and order.index(after) <= order.index(name):
-                message = (
-                    "WHERE comes before GROUP BY" if after == "WHERE" else "the question should end here"
-                )
+                message = "WHERE comes before GROUP BY" if after == "WHERE" else "the query should end here"
                 raise refusal(self.words.text, place, message)
 
     def _public_groups(self) -> PublicGroups | None:
@@ -434,7 +432,7 @@ class _SelectParser:
             return words.refuse(quote, token)
         if where == "FROM":
             return words.refuse(_NO_SOURCE, token)
-        why = f"this is not understood as an expression in {where}"
+        why = f"this is not an expression in {where}"
         near = words.text[max(0, token.start - _NEAR) : token.stop + _NEAR]
         return words.refuse(with_slip(why, near), token)
 

@@ -146,7 +146,7 @@ def scan(text: str) -> Iterator[Token]:
                 at = _end_of_comment(text, start)
                 break
             if kind == "open":
-                raise refusal(text, Place(start, start + 1), "a quote or comment is opened and does not end")
+                raise refusal(text, Place(start, start + 1), "a quote or comment is never closed")
             yield _token(kind, text[start:at], start, at)
 
 
@@ -188,7 +188,7 @@ def _end_of_comment(text: str, start: int) -> int:
         depth, at = depth + (1 if found[0] == "/*" else -1), found.end()
         if not depth:
             return at
-    raise refusal(text, Place(len(text), len(text) + 1), "a quote or comment is opened and does not end")
+    raise refusal(text, Place(len(text), len(text) + 1), "a quote or comment is never closed")
 
 
 def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:

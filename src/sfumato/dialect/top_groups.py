@@ -173,7 +173,7 @@ class LargestGroups(StatementChecker):
         if bounds is None:
             raise self._refuse(
                 call.name_place,
-                f"{_SUM} without bounds: without them no noise is enough, and they are never read from the "
+                f"{_SUM} without bounds: no amount of noise is enough, and bounds are never read from the "
                 f"data; those of a catalog are of each row. {form[0].upper()}{form[1:]}",
             )
         if bounds.kind != "contribution_bounds_per_group" or bounds.more:

@@ -114,7 +114,7 @@ def _frame(node: Node, refuse: Refuse) -> Frame:
     for end in ("start", "end"):
         word = node[end].removesuffix(f"_{kind}")
         if word not in _ENDS:
-            raise refuse(node, "this frame is not known here: write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
+            raise refuse(node, "this frame is not an option: write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
         distances.append(None)
         if "{}" in _ENDS[word] and kind == "RANGE":
             distances[-1] = _distance(node[f"{end}_expr"], refuse, node)

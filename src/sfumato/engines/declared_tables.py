@@ -269,7 +269,9 @@ def _check_column(engine: Engine[Any], declared: TableDeclaration, column: Colum
         if kind == "VARCHAR" and takes_types(declared.source):
             types = dict(getattr(engine, "inferred_types", None) or declared.types or {}) | {name: "DOUBLE"}
             typed = f"; or, if its texts are numbers, declare {as_toml(types)}"
-        raise CatalogError(f"{where}: bounds are of numbers, but the column is {kind}; leave them out{typed}")
+        raise CatalogError(
+            f"{where}: only numbers have bounds, but the column is {kind}; leave them out{typed}"
+        )
     if column.domain is not None:
         check_flat(f"{where}: domain", name, schema, "in the source")
         try:

@@ -481,7 +481,7 @@ def of_tables(
             near = nearest(name, sources)
             given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
             remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
-            raise SqlError(f"FROM names {name!r}, which is no path of a file and no table; {remedy}")
+            raise SqlError(f"FROM names {name!r}, which is neither a file nor a table; {remedy}")
     if types is not None and any(one.types is not None for one in queries):
         raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
 

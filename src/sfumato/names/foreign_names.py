@@ -93,10 +93,7 @@ def _method_advice() -> dict[str, str]:
     """Return the advice on foreign aggregates that are called as methods of a table."""
     calls = examples()
     called = {**AGGREGATES, **{name: name for name in calls}}
-    return {
-        name: f"it is asked in agg, and answered with noise: agg(x={calls[ours]}).release(epsilon=1)"
-        for name, ours in called.items()
-    }
+    return {name: f"write agg(x={calls[ours]}).release(epsilon=1)" for name, ours in called.items()}
 
 
 AGGREGATES, NO_AGGREGATES = section("aggregates"), section("no_aggregates")
@@ -110,15 +107,15 @@ BUDGET, AGGREGATE = section("budget"), section("aggregate")
 # Aggregates that are asked of a table as of a frame.
 ASKED = NO_AGGREGATES | Advice(_method_advice)
 INDEXED = (
-    'a table is asked, and not looked into: rows are chosen by filter("age >= 25"), and a '
-    'column is asked of by agg(m=sf.mean("age", lower=0, upper=100))'
+    'a private table cannot be indexed or iterated: choose rows with filter("age >= 25"), and '
+    'summarize a column with agg(m=sf.mean("age", lower=0, upper=100))'
 )
 # Names of arguments: what they are here; and those that belong elsewhere, or nowhere.
 ARGUMENTS, ELSEWHERE = section("arguments"), section("elsewhere")
 OF_RELEASE = ("epsilon", "delta", "noise", "budget", "share", "group_selection", "diagnostics")
 # Functions of columns, of which one is made where it is used elsewhere.
 NAMED_FIRST = {
-    "group_by": 'an expression is named first, with_columns(decade="age // 10"), and grouped by as "decade"'
+    "group_by": 'name the expression first, with_columns(decade="age // 10"), and group by "decade"'
 }
 # How a function is called: an example where it has one.
 FORMS = Advice(lambda: {**examples(), **_read()["forms"]})

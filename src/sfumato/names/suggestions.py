@@ -237,8 +237,8 @@ class _Call:
         named = self.any_name is not None or len(self.by_name) > len(self.placed)
         if not named:
             return f"it takes {' and '.join(p.name for p in self.placed) or 'nothing'}, and {given} are given"
-        what = f"arguments behind {self.placed[-1].name}" if self.placed else "all arguments"
-        return f"{what} are given by name"
+        what = f"arguments after {self.placed[-1].name}" if self.placed else "all arguments"
+        return f"pass {what} by name"
 
     def _no_argument(self, strange: list[str], known: list[str]) -> str:
         """Return the message about unknown arguments, with suggested names."""
@@ -293,16 +293,16 @@ def not_a_column(name: str, columns: Iterable[str]) -> str:
     """Return a suggestion where an expression or list was given as a column's name; "" for others.
 
     >>> not_a_column("age // 10", ["age"])
-    'an expression is named first, with_columns(x="age // 10"), and asked of by that name'
+    'name the expression first, with_columns(x="age // 10"), and use that name'
     """
     if name == "*":
-        return "rows are counted by count()"
+        return "count() counts rows"
     if "," in name and {part.strip() for part in name.split(",")} <= set(columns):
-        return "columns are named one by one, each as a text of its own"
+        return "pass each column as its own argument"
     if name.isidentifier() or len(name) > _MAX_NAME or not _EXPRESSION.search(name):
         return ""
     quote = "'" if '"' in name else '"'
-    return f"an expression is named first, with_columns(x={quote}{name}{quote}), and asked of by that name"
+    return f"name the expression first, with_columns(x={quote}{name}{quote}), and use that name"
 
 
 def _plain(name: str) -> str:

@@ -304,7 +304,7 @@ def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_thres
     if query.private_groups:
         if delta == 0:
             raise BudgetError(
-                "delta is 0, but private groups need more: showing that a group exists is never free. "
+                "delta is 0, but private groups need more, since showing that a group exists costs privacy. "
                 "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
                 "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
             )

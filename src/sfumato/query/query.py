@@ -37,7 +37,7 @@ LARGEST_WEIGHT = 1000
 
 # What estimates the bias from limits and bounds, where that is not an option of the release.
 _ESTIMATES = {"Spark": "question.diagnose(epsilon=0.05)", "Beam": ""}
-_NONE_YET = "none yet, which agg names before it"
+_NONE_YET = "none before it in agg"
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Query:
             self._check_total_rows()
         elif self.keys and self.max_groups is None:
             raise QueryError(
-                "groups is missing: in how many groups may one privacy unit count at most? "
-                "Give groups=..., in a question as .bound(groups=..., rows=...)"
+                "groups is missing: in how many groups may one privacy unit count? "
+                "Write .bound(groups=..., rows=...)"
             )
         if self.private_groups and self.beyond == "scale":
             raise QueryError(
@@ -120,8 +120,8 @@ class Query:
             )
         if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
             raise QueryError(
-                "rows is missing: as how many rows may one privacy unit count in a group at most? "
-                "Give rows=..., in a question as .bound(rows=...)"
+                "rows is missing: how many rows of one privacy unit may count in a group? "
+                "Write .bound(rows=...)"
             )
 
         if self.series is None and any(isinstance(a, Cumulative) for _, a in self.aggregates):
@@ -136,8 +136,7 @@ class Query:
     def _check_total_rows(self) -> None:
         if self.max_groups is not None or self.max_rows is not None:
             raise QueryError(
-                "bound: total_rows limits a unit's rows in all groups together, beside which no other limit "
-                "is set; leave groups and rows out, or total_rows"
+                "bound: total_rows takes the place of groups and rows; leave these out, or total_rows"
             )
         if self.beyond != "auto":
             raise QueryError(

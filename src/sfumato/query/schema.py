@@ -23,7 +23,7 @@ INT128 = Fraction(-(2**127)), Fraction(2**128 - 1)
 # A list of what is no list, or an array, whose length is in its type.
 _LIST = re.compile(r"([^\[\]]+)\[(\d*)\]")
 # Where an expression goes that takes the place of a column, whichever way a question is asked.
-IN_PLACE = "in its place (in Python, as a column that with_columns derives first)"
+IN_PLACE = "instead (in Python, on a column that with_columns derives first)"
 
 
 class Kind(Enum):

@@ -116,7 +116,7 @@ def test_every_way_to_ask_is_written_with_its_plan_and_what_came(way, of_file):
 
 
 def test_what_is_refused_is_written_and_costs_nothing(ledger):
-    with pytest.raises(BudgetError, match="more than is left"):
+    with pytest.raises(BudgetError, match="exceeds what is left"):
         COUNT.release(epsilon=60, budget=ledger.budget("shop", "ann"))
     (line,) = [line for line in ledger.journal.lines() if line.kind == "refused"]
     assert line.detail["plan"]["budget"]["epsilon"] == "60" and line.detail["why"] == "BudgetError"
@@ -141,7 +141,7 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
 
     def refused(analyst: str = "ann") -> None:
         ledger.journal._record_rejected_text("shop", analyst, "SELECT * FROM v", "SqlError")
-        with pytest.raises(BudgetError, match="more than is left"):
+        with pytest.raises(BudgetError, match="exceeds what is left"):
             ledger.budget("shop", "ann" if analyst == "ann" else "bob").spend(60)
 
     def short_decimal(analyst: str) -> list[bool]:

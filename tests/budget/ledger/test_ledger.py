@@ -191,9 +191,9 @@ def test_a_cap_that_changes_keeps_what_was_spent(place):
     assert ann.remaining.epsilon == 1 and ann.spent == (1, 0)
     ledger.grant("hospital", "ann", epsilon="1/2")
     assert ann.remaining == (0, 0, 0) and ann.spent == (1, 0)
-    with pytest.raises(BudgetError, match="more than is left of ann's budget"):
+    with pytest.raises(BudgetError, match="exceeds what is left of ann's budget"):
         ann.spend("0.1")
-    with pytest.raises(BudgetError, match="more than is left of ann's budget"):
+    with pytest.raises(BudgetError, match="exceeds what is left of ann's budget"):
         ann._ways(F(1, 10))
     ledger.create("hospital", epsilon=1, delta=0, replace=True)
     assert ledger.budget("hospital").remaining == (0, 0, 0)

@@ -247,8 +247,8 @@ class PostProcessingSql:
             listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden))
             return self.outside.refuse(
                 at,
-                f"{missing[1]} is no column here. The released columns are: {listed}; a column of the "
-                "private table stands in GROUP BY, or in a private aggregate",
+                f"{missing[1]} is not a released column. These are: {listed}; a column of the "
+                "private table belongs in GROUP BY, or in a private aggregate",
             )
         return self.outside.refuse(at, f"computing with the released table: {_first(told)}")
 

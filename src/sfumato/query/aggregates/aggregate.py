@@ -28,7 +28,7 @@ _CALL = "_called_by"
 # A column with its bounds: aggregates of the same one may share statistics.
 Block = tuple[str, Fraction, Fraction]
 AUTO = "auto"
-_NUMBERS = "a number: 'auto' finds bounds of sum, mean, variance and stddev alone"
+_NUMBERS = "a number: 'auto' chooses bounds of sum, mean, variance and stddev only"
 _MEANT_AUTO = ("auto", "automatic", "automatically", "detect", "guess", "infer", "none", "?")
 
 
@@ -319,7 +319,7 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
     if schema[column].entries is not None:
         kind, entry = schema[column].type_name, f"{spelled(column)}[1]"
         raise ColumnError(
-            f"agg: {name} asks for numbers of column {column!r}, which is {kind}; take one entry, {entry}, "
+            f"agg: {name} needs numbers, but column {column!r} is {kind}; take one entry, {entry}, "
             f"{IN_PLACE}, or in Python vector_sum, the sum of vectors"
         )
     if not schema[column].kind.numeric:
@@ -328,7 +328,7 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
         of_time = kind.startswith(("DATE", "TIME"))
         number = f"epoch({spelt}), seconds since 1970," if of_time else f"try_cast({spelt} AS DOUBLE)"
         raise ColumnError(
-            f"agg: {name} asks for numbers of column {column!r}, which is {kind}; use {number} {IN_PLACE}"
+            f"agg: {name} needs numbers, but column {column!r} is {kind}; use {number} {IN_PLACE}"
         )
 
 
@@ -361,7 +361,7 @@ def refuse_meant_auto(what: str, lower: object, upper: object) -> None:
     for name, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, str) and bound.casefold() in _MEANT_AUTO and bound != AUTO:
             found = what.partition("(")[0] in ("sum", "mean", "variance", "stddev")
-            wanted = 'a number, or "auto", which finds one for a part of epsilon' if found else _NUMBERS
+            wanted = 'a number, or "auto", which chooses one for a part of epsilon' if found else _NUMBERS
             raise ParameterError(f"{what} {name}", bound, wanted)
 
 
@@ -389,8 +389,9 @@ def _missing(
 ) -> QueryError:
     ranks = "".join(f", {list(v) if isinstance(v, tuple) else v}" for n, v in given if n in ("rank", "ranks"))
     return QueryError(
-        f"{function}({shown(column)}): {missing} missing. Without bounds no noise is enough; write "
-        f"{function}({shown(column)}{ranks}, lower=..., upper=...) with a range that is known beforehand, "
+        f"{function}({shown(column)}): {missing} missing. "
+        "No amount of noise is enough without bounds; write "
+        f"{function}({shown(column)}{ranks}, lower=..., upper=...) with a range known beforehand, "
         f"not read from the data{remedy}"
     )
 
@@ -406,7 +407,7 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
     """
     if is_auto(lower) or is_auto(upper):
         raise QueryError(
-            f"{what}: 'auto' finds bounds of sum, mean, variance and stddev alone; write numbers between "
+            f"{what}: 'auto' chooses bounds of sum, mean, variance and stddev only; write numbers between "
             "which values are known to lie"
         )
     refuse_meant_auto(what, lower, upper)

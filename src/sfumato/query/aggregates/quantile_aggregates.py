@@ -267,7 +267,7 @@ def max(
     return _of_ranks(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)
 
 
-_RANK = "a number in [0, 1], such as 0.9; several are asked for by quantiles"
+_RANK = "a number in [0, 1], such as 0.9; quantiles takes several"
 
 
 def _rank(rank: object, name: str) -> float:

@@ -238,8 +238,9 @@ def _blocks(
         pair = given.get(name)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise QueryError(
-                f"{function}: bounds of {shown(name)} missing. Without bounds no noise is enough; write "
-                f"{form} with ranges that are known beforehand, not read from the data"
+                f"{function}: bounds of {shown(name)} missing. "
+                "No amount of noise is enough without bounds; write "
+                f"{form} with ranges known beforehand, not read from the data"
             )
         found.append((name, *checked_bounds(f"{function}({shown(name)})", *pair)))
     other = next((name for name in given if name not in names), None)

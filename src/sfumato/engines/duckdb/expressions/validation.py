@@ -205,7 +205,7 @@ def _parsed(where: str, text: str) -> Node:
             raise QueryError(f"{where}: {text!r} {error.why}") from None
         why = error.why
         if at > len(text.encode()):  # what is read there is the end of our own parentheses
-            why = "ends too early, or has a ) too many"
+            why = "ends too early, or has one ) too many"
         raise QueryError(_marked(where, text, at, why)) from None
     if len(selected) != 1:
         raise QueryError(f"{where}: {text!r} is more than one SQL expression")
@@ -233,7 +233,7 @@ def _meant(name: str, text: str, columns: Mapping[str, Column]) -> str:
     """Return what was meant by a name that is no column, where it is likely a text; else nothing."""
     told = slip(text)
     if not told and len(name) <= _SHORT and (f'"{name}"' in text or nearest(name, columns) is None):
-        return f"a text is written in single quotes, '{name}'"
+        return f"write text in single quotes, '{name}'"
     return told
 
 
