@@ -51,7 +51,7 @@ def test_words(text: str, expected: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize("text", ["'a", "a 'b''", '"a', "`a", "$$a", "$x$ $$", "e'a\\'", "/* /* */", "x'4"])
 def test_quotes_end(text: str) -> None:
-    with pytest.raises(SqlError, match="does not end"):
+    with pytest.raises(SqlError, match="never closed"):
         tokenize(text)
 
 

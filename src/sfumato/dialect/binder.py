@@ -233,8 +233,8 @@ class _Binder(StatementChecker):
             write = "Write OPTIONS (delta = 1e-6, ...)" if self.advised is None else "Give --delta 1e-6"
             raise self._refuse(
                 statement.clause_place,
-                "groups are chosen privately, which needs a delta: showing that a group exists is never "
-                f"free. {write}, well below one over the number of units; or, where everybody knows which "
+                "groups are chosen privately, which needs a delta: showing that a group exists costs "
+                f"privacy. {write}, well below one over the number of units; or, where everybody knows which "
                 "there are, group_selection_strategy = PUBLIC_GROUPS and a public table of them: "
                 f"{form(list(keys))}",
             )
