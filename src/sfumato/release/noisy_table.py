@@ -379,7 +379,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
         >>> release = visits.agg(people=sf.count_units()).release(epsilon=1)
         >>> release.errors(0.95).to_pylist(), release.errors(kind="standard")["people"][0].as_py()
-        ([{'people': 3.0}], 1.44...)
+        ([{'people': 3.0}], 1.35...)
         """
         return self._errors(self._bars(checked_confidence(confidence), simultaneous, sampling, kind))
 
