@@ -18,6 +18,7 @@ from sfumato.guidance.inferred_bounds import (
     PARTS,
     Histogram,
     ValueHistograms,
+    _divided,
     admissible,
     find_bounds,
     ladder,
@@ -75,6 +76,18 @@ def test_the_cost_is_all_of_epsilon_and_is_listed():
     assert told.to_dict()["found"] == [found.content] and str(found) in str(told)
     assert "beside the looks" in str(told)
     assert Fraction(told.to_dict()["budget"]["epsilon"]) == release.plan.epsilon
+
+
+@LONG
+def test_shares_are_of_the_epsilon_for_looks():
+    asked = {"m": sf.mean("x", **AUTO), "t": sf.sum("x", lower=0, upper="auto")}
+    release = table(WAGES).bound(rows=1).agg(**asked).release(
+        epsilon=1, auto_share="1/2", unsafe_words=SeededWords(1)
+    )  # fmt: skip
+    rows, totals = release.found
+    assert max(rows.epsilon, totals.epsilon) <= Fraction(1, 4)
+    assert rows.what != totals.what and totals.value[0] == 0
+    assert release.plan.spent == (1, 0) and release.plan.epsilon >= Fraction(1, 2)
 
 
 ODD = {
@@ -225,3 +238,17 @@ def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units,
     parts = looked_at(units, seed, close)
     assert sum(parts) <= 1 and min(parts) >= MIN_LOOK
     assert parts[0] == PARTS[0]
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40, unique=True),
+    st.floats(-1e6, 1e6), st.floats(1, 1e6), st.floats(1e-3, 1e5),
+)  # fmt: skip
+def test_edges_of_the_last_look_make_up_those_before(edges, low, wide, width):
+    edges, high = np.sort(edges), low + wide
+    width = max(width, (high - low) / 100)
+    finer = _divided(edges, low, high, width)
+    assert np.isin(edges, finer).all() and (finer[0], finer[-1]) == (edges[0], edges[-1])
+    assert len(finer) <= 128 * len(edges)  # also where a bin that they reach into is wide
+    inside = finer[(finer > max(low, edges[0])) & (finer < min(high, edges[-1]))]
+    assert (np.diff(inside) <= max(2 * width, np.diff(edges).max() / 128 * (1 + 1e-9))).all()

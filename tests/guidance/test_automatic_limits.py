@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.api.table import Table
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.guidance.contribution_distribution import LIMITS, Distribution
 from sfumato.guidance.expected_error import EstimatedUnits
@@ -45,6 +46,40 @@ def test_limits_are_those_of_the_table(keys, each):
     assert release.plan.epsilon == Fraction(9, 5)
     assert f"groups=6, rows={each}, found with epsilon 0.2" in str(release.explain())
     assert release.explain().to_dict()["found"][0]["value"] == {"groups": 6, "rows": each}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("most", "rows", "each", "left_out"),
+    [
+        (2, 1, 1, 10 / 21),
+        (3, 1, 2, 1 - 5 / 7 / 2),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((6, 1, 1, 0.0), (6, 2, 4, 0.5))),
+    ],
+)
+def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
+    # Baskets have 1 to 6 products, as many of each, with so many rows in each of them; an owner limits both.
+    monkeypatch.setattr(Table, "_most_limits", (most, rows))
+    (found,) = asked(baskets(units=20_000, each=each)).release(**BUDGET, unsafe_words=SeededWords(2)).found
+    assert found.value == {"groups": most, "rows": rows}
+    of, share = found.left_out
+    # Of 20,000 units, noise of some hundred moves no share by a hundredth.
+    assert of == "rows" and share == pytest.approx(left_out, abs=0.01)
+    told = f"about {100 * share:.0f}%" if left_out else "about 0%"
+    assert str(found).endswith(f"; {told} of rows are beyond the limits")
+    assert found.content["left out"] == ["rows", share]
+
+
+@pytest.mark.long
+def test_bounds_and_limits_may_both_be_found():
+    question = asked(baskets(), m=sf.mean("x", lower="auto", upper="auto"))
+    release = question.release(**BUDGET, diagnostics="0.1", unsafe_words=SeededWords(2))
+    limits, bounds = release.found
+    assert limits.value == {"groups": 6, "rows": 1}
+    assert bounds.what == "bounds of the rows of 'x'"
+    assert sum(one.epsilon for one in release.found) <= 2 * Fraction(9, 10) * Fraction(3, 10)
+    assert release.spent == (2.0, 1e-6)
+    assert release.diagnostics.sentences()
 
 
 def test_errors_come_before_a_look(monkeypatch):

@@ -68,6 +68,27 @@ def test_shares_are_those_of_the_definition(key, monkeypatch):
     assert got == {name: pytest.approx(float(share), abs=1e-3) for name, share in SCORES.items()}
 
 
+@pytest.mark.long
+def test_rows_in_no_public_group_do_not_count_and_a_group_of_null_has_its_rows():
+    rows = sf.scan(table(ROWS), privacy_unit="id").group_by("town", keys=["a", "b", None, "q"])
+    question = rows.bound(groups=1, rows=3, beyond="sample").agg(n=sf.count())
+    got = found(question)
+    # 1 has three rows in a and one in b, 2 two in a, 3 one in the group of NULL; of 4 keys q has none.
+    assert got["groups=1", "units"] == pytest.approx(1 / 3, abs=1e-3)
+    assert got["groups=1", "rows"] == pytest.approx(2 / 7, abs=1e-3)
+    assert got["rows=3", "rows"] == pytest.approx(0, abs=1e-3)
+    assert got["keys", "public keys"] == pytest.approx(1 / 4, abs=1e-3)
+
+
+@pytest.mark.long
+def test_sums_of_a_unit_are_clamped_as_sums():
+    question = sf.scan(table(ROWS), privacy_unit="id").group_by("town").bound(groups=9, rows=9)
+    got = found(question.agg(s=sf.sum("x", lower=0, upper=55)))
+    # Sums: 51 and NaN in a, which is no number; 60 in b; infinity of 2.
+    assert ("upper=55", "sums of x") in got
+    assert ("rows=9", "rows") not in got, "a sum of a unit has no limit of rows"
+
+
 PEOPLE = [(i, f"t{j}", float(i % 50)) for i in range(2_000) for j in range(1 + i % 5)]
 
 
@@ -183,3 +204,47 @@ def test_a_budget_pays_for_both():
     with pytest.raises(BudgetError, match="exceeds what is left"):
         question.diagnose(epsilon="0.5", budget=budget)
     assert budget.remaining[:2] == (0.25, 0)
+
+
+# Of people and their visits: 1 has two in a and one in b, 2 two in a, 3 none; 4, with one, is no person.
+PEOPLE_TABLE = pa.table({"id": [1, 2, 3], "age": [30.0, 90.0, 50.0]})
+
+VISITS = pa.table(
+    {
+        "id": [1, 1, 1, 2, 2, 4],
+        "town": ["a", "a", "b", "a", "a", "c"],
+        "cost": [5.0, 50.0, 5.0, 5.0, 99.0, 1.0],
+    }
+)
+
+
+def joined_rows():
+    people, visits = (sf.scan(one, privacy_unit="id") for one in (PEOPLE_TABLE, VISITS))
+    return people.join(visits, on="id")
+
+
+JOINED = {
+    ("groups=1", "rows"): (3 * 1 / 2) / 5,
+    ("groups=1", "units"): 1 / 2,
+    ("rows=1", "rows"): (1 + 1) / 5,
+    ("rows=1", "units"): 1.0,
+    ("lower=0", "values of cost"): 0.0,
+    ("upper=40", "values of cost"): 2 / 5,
+    ("lower=0", "values of age"): 0.0,
+    ("upper=60", "values of age"): 2 / 5,
+}
+
+AGGREGATES = {
+    "n": sf.count(), "cost": sf.mean("cost", lower=0, upper=40), "age": sf.mean("age", lower=0, upper=60)
+}  # fmt: skip
+
+
+@pytest.mark.long
+def test_of_joined_tables_shares_are_of_joined_rows(monkeypatch):
+    monkeypatch.setattr("sfumato.guidance.contribution_distribution.ENOUGH", 1.0)
+    question = joined_rows().group_by("town").bound(groups=1, rows=1).agg(**AGGREGATES)
+    assert found(question) == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
+    release = question.release(epsilon=2 * EXACT, delta="1e-6", diagnostics="0.5")
+    shown = {(one.limit, one.of): one.share for one in release.diagnostics.findings()}
+    assert shown == {name: pytest.approx(share, abs=1e-3) for name, share in JOINED.items()}
+    assert release.spent == (2 * EXACT, 1e-6)

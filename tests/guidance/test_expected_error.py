@@ -6,7 +6,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance.contribution_distribution import LIMITS, Distribution
-from sfumato.guidance.expected_error import EstimatedUnits
+from sfumato.guidance.expected_error import EstimatedUnits, per_width, with_bounds
 
 UNITS, GROUPS = 400, 5
 WITHIN_95 = 1.96  # deviations of a normal law; of Laplace noise 2.1
@@ -59,3 +59,14 @@ def test_what_limits_cut_is_in_every_forecast():
     assert point.totals("n").bias == 1_000
     assert found.total == pytest.approx(1_000, rel=0.01)
     assert found.noise == pytest.approx(point.totals("n").noise)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "power"), [(sf.sum, 1), (sf.mean, 1), (sf.variance, 2), (sf.stddev, 2)]
+)
+def test_noise_grows_with_the_width_of_bounds(aggregate, power):
+    table = sf.scan(pa.table({"id": [1], "x": [1.0]}), privacy_unit="id").bound(rows=1)
+    plans = [table.agg(x=aggregate("x", lower=0, upper=upper)).plan(epsilon=1) for upper in (8, 16)]
+    assert per_width(plans[0], "x") == pytest.approx(per_width(plans[1], "x"), rel=0.01)
+    assert with_bounds(plans[0], "x", 2)["x"] == plans[0].expected["x"] * 2**power
+    assert plans[1].expected["x"] == pytest.approx(plans[0].expected["x"] * 2**power, rel=0.01)

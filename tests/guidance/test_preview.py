@@ -6,7 +6,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import BudgetError, ParameterError
-from sfumato.guidance.simulated_groups import bars
+from sfumato.guidance.simulated_groups import SimulatedGroups, bars
 from sfumato.measurements import GaussianThreshold, LaplaceThreshold, TruncatedGeometric
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.testing import release_mechanism
@@ -89,6 +89,33 @@ def test_errors_and_bars_are_those_of_many_releases(case):
             assert row[name] < 1.15 * needed + (name in ("n", "s")), (name, row[name], needed)
         of_name = [w.column(name)[0].as_py() for w in widths]
         assert row[f"{name}_error"] == pytest.approx(np.median(of_name), rel=0.25), name
+
+
+@pytest.mark.long
+def test_every_aggregate_has_a_preview():
+    asked = {
+        **NUMBERS,
+        "people": sf.count_units(),
+        "sd": sf.stddev("x", lower=0, upper=10),
+        "share": sf.proportion("flag"),
+        "of_k": sf.count("k"),
+        "weighted": sf.mean("x", lower=0, upper=10, weight="w", max_weight=3),
+        "h": sf.histogram("x", [0, 5, 10]),
+        "values": sf.value_counts("t", ["v1", "v2"]),
+        "d": sf.count_distinct("t", values=1),
+        "vector": sf.vector_sum("v", length=3, bound=1),
+        "cov": sf.covariance("x", "k", bounds={"x": (0, 10), "k": (0, 5)}),
+        "fit": sf.linear_regression("x", ["k"], bounds={"x": (0, 10), "k": (0, 5)}),
+        "ratio": sf.ratio("s", "n"),
+    }
+    for name, aggregate in asked.items():
+        beside = {"s": NUMBERS["s"], "n": NUMBERS["n"]} if name == "ratio" else {}
+        one = question({**beside, name: aggregate})
+        found = SimulatedGroups.draw(one.plan(epsilon=10), one.table._engine, 2000, 1, 20)
+        errors, widths = found.errors(0.95), found.bars(0.95)
+        assert tuple(errors) == tuple(widths) == one.output_names
+        for output in one.output_names:
+            assert 0 <= errors[output] < np.inf and 0 <= widths[output] < np.inf, (name, errors, widths)
 
 
 @pytest.mark.parametrize(

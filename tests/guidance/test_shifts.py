@@ -259,6 +259,51 @@ def test_every_statistic_has_its_shift(names, all_rows):
     assert all(one.half_width < 0.05 for one in found.values())
 
 
+def quantile_of(values, rank, weights):
+    order = np.argsort(values)
+    return values[order][np.searchsorted(np.cumsum(weights[order]), rank * weights.sum())]
+
+
+def quantile_shift(x, rank, lower, upper, kept=KEPT):
+    """How far the quantile of clamped values that count is from that of all values."""
+    limited = quantile_of(np.clip(x, lower, upper), rank, kept)
+    return limited - quantile_of(wide(x, lower, upper), rank, np.ones(len(x)))
+
+
+@pytest.mark.long
+@STILL
+def test_quantiles_have_a_shift_of_their_value(all_rows):
+    found = shifts(
+        in_two_towns(
+            q=sf.quantiles("b", [0.25, 0.5, 0.9], lower=0, upper=6), low=sf.median("b", lower=12, upper=20)
+        )
+    )
+    exact = {f"q_{100 * rank:g}": quantile_shift(B, rank, 0, 6) for rank in (0.25, 0.5, 0.9)}
+    exact["low"] = quantile_shift(B, 0.5, 12, 20)
+    assert exact["q_90"] < -1, "the bounds end below the quantile"
+    assert exact["low"] > 1, "the bounds begin above the quantile"
+    assert abs(exact["q_25"]) > 0.2, "the limit of groups shifts it"
+    for name, shift in exact.items():
+        width = 8 if name == "low" else 6
+        assert found[name].shift == pytest.approx(shift, abs=width / 160), name  # half of a bin
+        assert abs(found[name].shift - shift) <= found[name].half_width <= width / 30
+        assert found[name].of == "value" and not found[name].relative
+
+
+@STILL
+def test_distinct_values_have_the_shift_of_a_larger_limit(all_rows):
+    rng = np.random.default_rng(8)
+    who = np.repeat(np.arange(600), 6)
+    words = who * 6 + np.tile(np.arange(6), 600)
+    words = np.where(rng.random(len(who)) < 0.5, words, words % 50)
+    table = sf.scan(pa.table({"id": who, "word": words}), privacy_unit="id")
+    (found,) = table.agg(d=sf.count_distinct("word", values=2)).diagnose(epsilon=EXACT).shifts()
+    alone = np.minimum(np.bincount(who, weights=words >= 50), 2).sum()
+    exact = (alone + min(50, 2 * 600 - alone)) / len(np.unique(words)) - 1
+    assert found.relative
+    assert found.shift == pytest.approx(exact, abs=0.02)
+
+
 @pytest.mark.noise_cannot_matter("nothing is drawn")
 def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
     asked = {
@@ -273,6 +318,69 @@ def test_everything_that_is_asked_for_shifts_adds_up_to_the_budget():
     plans.append(made.distinct(dict.fromkeys(made.request.distinct, 5)))
     assert sum(plan.epsilon for plan in plans) == 60
     assert all(plan.spent[0] <= plan.epsilon and plan.delta == 0 for plan in plans)
+
+
+def limited_rows(most):
+    """The part of each row, and of each unit in a town, that is left of a choice of so many rows of a unit."""
+    rows = np.bincount(WHO)[WHO]
+    part = np.minimum(1, most / rows)
+    here = N_HOME[HOME]
+    none = np.ones(len(WHO))
+    for k in range(most):  # one row after another is chosen, and is of no such town
+        none *= np.clip(rows - here - k, 0, None) / np.maximum(rows - k, 1)
+    return part, np.where(rows <= most, 1, 1 - none)
+
+
+@pytest.mark.long
+@STILL
+def test_units_and_their_sums_with_a_limit_of_rows_in_all(all_rows):
+    table = rows_of_towns().group_by("town", keys=list(range(10))).bound(total_rows=3)
+    asked = {"people": sf.count_units(), "n": sf.count(), "s": sf.sum("b", lower=-1000, upper=1000)}
+    found = shifts(table.agg(**asked))
+    part, survives = limited_rows(3)
+    each = 1 / N_HOME[HOME]
+    assert found["people"].shift == pytest.approx((survives * each).sum() / each.sum() - 1, abs=5e-3)
+    assert found["n"].shift == pytest.approx(part.mean() - 1, abs=5e-3)
+    # No sum is beyond the bounds, so that what is chosen adds up to its part on average.
+    assert found["s"].shift == pytest.approx((part * B).sum() / B.sum() - 1, abs=0.03)
+    assert found["people"].shift - found["n"].shift > 0.03
+
+
+@pytest.mark.long
+@STILL
+@pytest.mark.parametrize("entries", [65, pytest.param(4_096, marks=pytest.mark.long)])
+def test_vectors_of_any_length_have_their_shift(entries, all_rows):
+    size = 100 if entries == 4_096 else 300
+    who = np.repeat(np.arange(size), 3)
+    vectors = RNG.normal(0.01, 1, (len(who), entries)) * RNG.exponential(1, (len(who), 1))
+    odd = RNG.random(len(who))
+    vectors[odd < 0.1, entries // 2] = np.nan  # no vectors
+    vectors[odd > 0.95, 0] = np.inf  # whose length is clamped
+    table = pa.table({"id": who, "v": pa.array(list(vectors), pa.list_(pa.float64()))})
+    there = ~np.isnan(vectors).any(axis=1)
+    norms = {"l1": np.abs(vectors).sum(axis=1), "linf": np.abs(vectors).max(axis=1)}
+    norms["l2"] = np.sqrt((vectors**2).sum(axis=1))
+    bounds = {name: float(np.median(one[there & np.isfinite(one)])) for name, one in norms.items()}
+    asked, exact = dict[str, object](), dict[str, float]()
+    for norm, bound in bounds.items():
+        made = {"length": entries, "bound": bound, "norm": norm}
+        short, long = (np.minimum(norms[norm][there], most * bound) for most in (1, 2))
+        asked |= {
+            f"row_{norm}": sf.vector_sum("v", per="row", **made),
+            f"mean_{norm}": sf.vector_mean("v", **made),
+        }
+        exact |= dict.fromkeys((f"row_{norm}", f"mean_{norm}"), short.sum() / long.sum() - 1)
+    sums = np.where(there[:, None], vectors, 0).reshape(size, 3, entries).sum(axis=1)
+    unit = np.sqrt((sums**2).sum(axis=1))
+    asked["unit"] = sf.vector_sum("v", length=entries, bound=bounds["l2"])
+    exact["unit"] = np.minimum(unit, bounds["l2"]).sum() / np.minimum(unit, 2 * bounds["l2"]).sum() - 1
+    made = sf.scan(table, privacy_unit="id").bound(rows=3).agg(**asked).diagnose(epsilon=EXACT)
+    found = {one.output: one for one in made.shifts()}
+    assert found.keys() == exact.keys()
+    for name, shift in exact.items():
+        assert found[name].shift == pytest.approx(shift, abs=5e-3), name
+        assert found[name].of == "length" and abs(shift) > 0.1, name
+    assert not any("is not estimated" in one for one in made.sentences())
 
 
 def test_a_bar_holds_where_all_of_its_sums_do():

@@ -1,5 +1,7 @@
 """Plans that are remembered, what several of them claim, and what an explanation says of a unit."""
 
+import gc
+import weakref
 from fractions import Fraction
 
 import pyarrow as pa
@@ -21,6 +23,15 @@ def planned(keys=None, unit="id", **options):
         n=sf.count(), m=sf.mean("x", lower=0, upper=options.pop("upper", 2))
     )
     return asked.plan(**({"epsilon": 1, "delta": 1e-6} | options))
+
+
+def test_a_question_that_is_asked_again_has_the_same_plan():
+    one, other = planned(), planned()
+    assert planning._chosen.cache_info().hits == 1 and one == other
+    # And one that is changed changes no other.
+    one.scales.clear()
+    one.laws.clear()
+    assert planned() == other and other.scales and other.laws
 
 
 @pytest.mark.parametrize(
@@ -47,6 +58,19 @@ def test_a_remembered_plan_has_the_groups_that_are_asked_for():
             assert plan.query.public_groups == tuple((key,) for key in keys)
             assert plan.exact.public_keys.column("k").to_pylist() == keys
     assert planning._chosen.cache_info().hits == 2
+
+
+@pytest.mark.parametrize("noise", ["auto", "k_norm"])
+def test_of_a_question_no_values_are_remembered(noise):
+    """Which groups there are, or the labels that a type declares, may be large."""
+    plan = planned(keys=[1, 2], noise=noise)
+    held = weakref.ref(plan.query.public_keys)
+    remembered = plan.query.kind
+    assert remembered.public_groups == ((None,), (None,))
+    assert remembered.public_keys.nbytes == 0
+    del plan
+    gc.collect()
+    assert held() is None
 
 
 # What is claimed for several parts, and paid for them, is at least what is proved of all.

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from tests.support.plan_chains import same_loss
 
 # Person i is in groups 0 to i % 4, once in each, with 3 visits.
 PAIRS = [(i, k, 3) for i in range(400) for k in range(1 + i % 4)]
@@ -57,3 +58,22 @@ def test_a_release_counts_parts_and_rounds_them_last(noise):
     assert found["visits"].to_pylist() == [round(3 * n) for n in PARTS] + [0]
     assert found["mean"].to_pylist()[:4] == pytest.approx([3] * 4, abs=1e-3)
     assert [str(found.schema.field(name).type) for name in ASKED] == ["int64", "int64", "int64", "double"]
+
+
+@pytest.mark.noise_cannot_matter("its scale is a millionth")
+def test_a_random_choice_differs_between_releases_and_parts_do_not():
+
+    def people(beyond: str) -> list[int]:
+        release = question(beyond=beyond).release(epsilon=1_000_000)
+        return release.to_arrow()["people"].to_pylist()
+
+    assert people("scale") == people("scale")
+    assert len({tuple(people("sample")) for _ in range(8)}) > 1  # all alike with a chance below 2^-20
+
+
+@pytest.mark.parametrize("noise", ["laplace", pytest.param("k_norm", marks=pytest.mark.long)])
+def test_quantiles_of_parts_are_charged_as_their_chain_says(noise):
+    plan = question(beyond="scale", m=sf.quantiles("visits", 0.5, lower=0, upper=9)).plan(
+        epsilon=1, noise=noise
+    )
+    assert plan.query.scaled and same_loss(plan) and plan.loss.epsilon(0) == 1

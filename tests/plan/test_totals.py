@@ -4,8 +4,11 @@ from dataclasses import replace
 from fractions import Fraction as F
 from itertools import combinations, product
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sfumato as sf
 from sfumato.errors import EngineError, QueryError
@@ -13,6 +16,7 @@ from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
 from sfumato.framework import LevelsDistance
 from sfumato.noise import SeededWords
+from sfumato.query.group_totals import _divided
 from sfumato.transformations import Count, Moments, ValueGrid, per_group
 
 KEYS = [(region, town) for region in "BAC" for town in (1, None, 2)]
@@ -58,6 +62,31 @@ def test_totals_agree(cube, integer):
                 assert not integer or (isinstance(r[name], int) and r[name] >= 0)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(-50, 50)), min_size=1, max_size=20),
+    st.lists(st.integers(-40, 60), min_size=4, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_whole_parts_add_up_and_are_near(parts, totals, positive):
+    names, place = np.unique([p for p, _ in parts], return_inverse=True)
+    values = np.array([v for _, v in parts])
+    wanted = np.array(totals[: len(names)], float)
+    wanted = np.maximum(wanted, 0) if positive else wanted
+    found = _divided(wanted, values, place, 0.0 if positive else -np.inf)
+    assert np.all(found == np.rint(found)) and (not positive or found.min() >= 0)
+    for i, total in enumerate(wanted):
+        own, of = values[place == i], found[place == i]
+        assert of.sum() == total
+        # The nearest parts that add up to it, by the definition: moved by one number, and cut.
+        low, high = own.min() - abs(total) - 60, own.max() + abs(total) + 60
+        for _ in range(200):
+            shift = (low + high) / 2
+            exact = np.maximum(own - shift, 0) if positive else own - shift
+            low, high = (shift, high) if exact.sum() > total else (low, shift)
+        assert np.all(np.abs(of - exact) <= 1 + 1e-6)
+
+
 # What one unit moves.
 
 STATISTICS = [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))]
@@ -91,6 +120,15 @@ def test_totals_that_are_changed_on_their_way_are_refused():
     totals = asked().query.totals
     with pytest.raises(EngineError):
         totals.for_keys([pa.array(["A"] * 9), pa.array([1, 2, 3] * 3)])
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_comparisons_are_of_totals_too():
+    release = asked(groups=1).release(**BUDGET, unsafe_words=SeededWords(1))
+    found = release.compare("n", ("A", None, 1), {"region": "B", "town": None, "grouping": 1})
+    assert found.difference[0] < found.first - found.second < found.difference[1]
+    with pytest.raises(QueryError, match="compare"):
+        release.share_of_total("n")
 
 
 # What is refused.

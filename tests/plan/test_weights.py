@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.budget import gaussian_mu
 from sfumato.framework import Norm
 from sfumato.measurements.independent_noise import NOISES
 from sfumato.plan.noise_error import factors, split
+from sfumato.plan.plan import Plan
 from sfumato.plan.required_statistics import requirements
 
 COLUMNS = [
@@ -35,6 +37,53 @@ MOMENTS = {
 def question(keys=YEARS, groups=1, rows=1, **asked):
     grouped = sf.scan(TABLE, privacy_unit="id").group_by("year", keys=keys)
     return grouped.bound(groups=groups, rows=rows).agg(**(asked or COUNT_AND_SUMS))
+
+
+def errors_of(plan: Plan) -> dict[str, float]:
+    """Errors by the exact laws of the noise."""
+    return {name: error for name, error in plan.expected.items() if name is not None}
+
+
+@pytest.mark.parametrize(
+    "asked", [pytest.param(COUNT_AND_SUMS, marks=pytest.mark.long), MOMENTS], ids=["sums", "moments"]
+)
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_more_weight_is_less_error_at_the_same_cost(noise, asked):
+    budget = {"epsilon": "3/2", "delta": F(1, 10**6) if noise == "gaussian" else 0, "noise": noise}
+    base = question(groups=2, **asked)
+    equal = base.plan(**budget)
+    for name in asked:
+        outputs = [e for e in errors_of(equal) if e.split("_")[0] == name]
+        before = equal
+        for weight in ("6/5", 4, 1000):
+            plan = base.weigh(**{name: weight}).plan(**budget)
+            own = errors_of(plan)
+            assert all(own[output] < errors_of(before)[output] for output in outputs), (name, weight)
+            assert max(own[other] / errors_of(equal)[other] for other in own if other not in outputs) > 1
+            if noise == "laplace":
+                # Two groups, in each of which the parts of a contribution add up.
+                size = sum(p.size(Norm.L1, [plan.scales[n] for n in p.names]) for p in parts(plan))
+                assert 2 * size == F(3, 2) and plan.measurement.map(1).epsilon(0) == 1.5
+            else:
+                size = sum(p.size(Norm.L2, [plan.scales[n] for n in p.names]) for p in parts(plan))
+                mu = gaussian_mu(F(3, 2), F(1, 10**6))
+                assert mu**2 * (1 - F(1, 10**9)) <= 2 * size <= mu**2
+            before = plan
+
+
+def parts(plan):
+    return [statistic.body for statistic in plan.requirements.statistics]
+
+
+def test_equal_weights_are_the_same_as_none():
+    for noise, delta in (("laplace", 0), ("gaussian", 1e-6), ("auto", 1e-6)):
+        plain = question(**MOMENTS).plan(epsilon=1, delta=delta, noise=noise)
+        equal = question(**MOMENTS).weigh(n=2, m=2, v=2, q=2).plan(epsilon=1, delta=delta, noise=noise)
+        assert plain.scales == equal.scales and plain.noise == equal.noise and plain.others == equal.others
+    # Only how weights compare counts.
+    some, same = ({"n": 3}, {"n": 1, "m": "1/3", "v": "1/3", "q": "1/3"})
+    plans = [question(**MOMENTS).weigh(**w).plan(epsilon=1, noise="laplace") for w in (some, same)]
+    assert plans[0].scales == plans[1].scales
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

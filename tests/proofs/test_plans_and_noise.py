@@ -17,6 +17,7 @@ from sfumato.budget.calibration import ROOM
 from sfumato.budget.closed_forms import joined_delta
 from sfumato.engines.worker_noise import digest
 from sfumato.engines.worker_secret import EnvironmentSecret
+from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords
 from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
 
@@ -80,6 +81,16 @@ def test_the_divergence_of_a_whole_release_is_what_the_page_says(noise):
     assert max(forth, back) <= float(plan.delta) * (1 + 1e-9)
     # And none of it can be left out: the threshold alone is a good part of what is charged.
     assert forth >= lone > float(plan.selection.delta_per_group) / 20
+
+
+def test_truncated_geometric_selection_is_charged_beside_the_noise():
+    plan = plan_of("laplace", "truncated_geometric", groups=3)
+    rule = plan.selection
+    assert isinstance(rule, TruncatedGeometric)
+    (selected,) = plan.loss.approximate
+    assert selected == (rule.epsilon, rule.delta, 3)
+    assert plan.loss.additive_delta == 0
+    assert plan.loss.delta(plan.epsilon) <= plan.delta
 
 
 # Parts of units.
@@ -151,6 +162,24 @@ def beforehand(counts, groups, seed=1):
         return table[level][nodes]
 
     return SimpleNamespace(rounded=given, standard_deviation=2.0)
+
+
+def test_a_walk_sees_what_it_would_see_of_noise_drawn_beforehand():
+    """Whichever other ranks are asked for: the noise belongs to the nodes, not to the walks."""
+    groups = 5
+    leaves = np.random.default_rng(2).integers(0, groups * LEAVES, 3000)
+    alone, found = {}, None
+    for ranks in ((0.1,), (0.5,), (0.9,), (0.1, 0.5, 0.9)):
+        counts = Recorded.of(leaves, groups)
+        tree = noisy_tree(counts, beforehand(counts, groups), ranks)
+        if len(ranks) == 1:
+            alone[ranks[0]] = tree
+        else:
+            found = tree
+    for i, rank in enumerate((0.1, 0.5, 0.9)):
+        np.testing.assert_array_equal(found.values[:, i], alone[rank].values[:, 0])
+        for kept in ("low", "high", "below", "upto", "total"):
+            np.testing.assert_array_equal(getattr(found, kept), getattr(alone[rank], kept))
 
 
 def test_no_node_is_drawn_twice():

@@ -1,6 +1,7 @@
 """Histograms and counts of values, also with survey weights: names, noise, and what is refused."""
 
 from datetime import date
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +76,14 @@ def test_one_sensitivity_serves_all_bins_and_counts_and_shares_are_asked_once():
     assert both.scales == few.scales and both.noise.norm is Norm.L1
 
 
+def test_k_norm_noise_is_refused_and_auto_takes_another():
+    asked = PEOPLE.agg(n=sf.count(), x=sf.histogram("age", [0, 18]))
+    with pytest.raises(QueryError, match="shape of Laplace noise"):
+        asked.plan(epsilon=1, noise="k_norm")
+    assert asked.plan(epsilon=1).noise.name == "laplace"
+    assert asked.plan(epsilon=1, delta=1e-6, noise="gaussian").noise.name == "gaussian"
+
+
 def test_columns_of_other_types_are_refused():
     for asked in (
         sf.histogram("size", [0, 1]),
@@ -91,6 +100,29 @@ def test_columns_of_other_types_are_refused():
         sf.scan(DATA, privacy_unit="id").agg(x=sf.histogram("age", [0, 1]))
     with pytest.raises(QueryError, match="column"):
         sf.histogram(3, [0, 1])
+
+
+@pytest.mark.noise_cannot_matter("shares are clipped to [0, 1]")
+def test_shares_of_nothing_are_no_error():
+    empty = sf.scan(DATA.slice(0, 0), privacy_unit="id").bound(rows=1)
+    release = empty.agg(x=sf.histogram("age", [0, 1, 2], shares=True)).release(epsilon=1)
+    row = release.to_arrow().to_pylist()[0]
+    assert all(0 <= share <= 1 for share in row.values())
+
+
+@pytest.mark.flakiness(k=100, because="noise of scale 3e-4 against whole numbers")
+def test_bins_in_private_and_public_groups():
+    by = sf.scan(DATA, privacy_unit="id").group_by("group", keys=[0, 1, 7]).bound(groups=2, rows=1)
+    found = by.agg(x=sf.value_counts("children", [0, 1], other=True)).release(epsilon=10**4).to_arrow()
+    assert found.to_pydict() == {
+        "group": [0, 1, 7], "x_0": [150, 0, 0], "x_1": [0, 150, 0], "x_other": [150, 150, 0],
+    }  # fmt: skip
+    private = sf.scan(DATA, privacy_unit="id").group_by("group").bound(groups=2, rows=1)
+    shown = private.agg(x=sf.histogram("children", [0, 2])).release(epsilon=10**4, delta=1e-6).to_arrow()
+    assert shown.to_pydict() == {"group": [0, 1], "x_0_2": [300, 150]}
+    total = sf.scan(DATA, privacy_unit="id").group_by("group", keys=[0, 1]).bound(total_rows=2)
+    rows = total.agg(x=sf.histogram("children", [0, 1]), u=sf.histogram("children", [0, 1], per="unit"))
+    assert rows.release(epsilon=10**4).to_arrow().to_pydict()["x_0_1"] == [150, 150]
 
 
 # With survey weights.
@@ -150,3 +182,17 @@ def test_odd_weights_count_for_nothing_or_are_trimmed():
         (batch,) = question._engine.statistics(plan.exact, 10)
         (counted,) = plan.requirements.statistics
         assert int(batch.column(counted.names[0])[0].as_py()) * counted.coordinates[0].step == 8
+
+
+@pytest.mark.noise_cannot_matter("noise is planned, and not drawn")
+@pytest.mark.parametrize("weight", ["w", "k"])
+def test_steps_are_finer_than_the_largest_weight_and_few_enough_for_the_noise(weight):
+    for most in (1e-100, "1/3", 1, "5/2", 2**70, 1e99):
+        for rows, epsilon in ((1, 1e-9), (1, 1), (10**9, 1), (1, 10**6), (10**9, 10**6)):
+            asked = sf.histogram("age", EDGES, weight=weight, max_weight=most)
+            plan = PEOPLE.bound(rows=rows).agg(x=asked).plan(epsilon=epsilon)
+            (statistic,) = plan.requirements.statistics
+            whole = statistic.weights.exponent == 0 and statistic.weights.most == most
+            assert whole or statistic.weights.most >= 8
+            # No more noise than the largest weight asks for, but for a step.
+            assert statistic.most_weight <= Fraction(most) * Fraction(9, 8)

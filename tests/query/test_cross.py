@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.transformations import CrossMoments, Moments
 
 BOUNDS = {"x": (0, 30), "y": (0, 10), "z": (0, 5)}
 NOISES = [("laplace", 0), ("gaussian", Fraction(1, 10**6)), ("k_norm", 0)]
@@ -68,6 +69,26 @@ def test_rows_that_lack_a_value_do_not_count():
     assert abs(found - np.cov([2, 12, 20], [3, 5, 1], bias=True)[0, 1]) < 1e-2
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_nothing_is_measured_twice(missing):
+    data, _ = table(missing=missing)
+    of_x = {"lower": 0, "upper": 30}
+    regression = {"f": asked()["f"]} if missing else asked()
+    plan = whole(data, n=sf.count(), **regression).plan(epsilon=1, noise="laplace")
+    (cross,) = [s for s in plan.statistics if isinstance(s, CrossMoments)]
+    # Three sums and five products; then complete rows, or the squares of y, which a correlation asks for.
+    assert len(cross.names) == 9 and not any(isinstance(s, Moments) for s in plan.statistics)
+    beside = asked() | {
+        "m": sf.mean("x", **of_x),
+        "v": sf.variance("x", **of_x),
+        "s": sf.stddev("y", lower=0, upper=10),
+    }
+    if not missing:
+        more = whole(data, n=sf.count(), **beside).plan(epsilon=1, noise="laplace")
+        assert len(more.requirements.coordinates) == len(plan.requirements.coordinates)
+        assert more.measurement.map(1).epsilon(0) == 1
+
+
 def covered(release, columns, confidence):
     """How often each bar holds the exact number."""
     found, bars = release.to_arrow().to_pydict(), release.errors(confidence).to_pydict()
@@ -107,3 +128,14 @@ def test_a_singular_design_says_so():
     bars = release.errors(confidence=0.5).to_pylist()[0]
     assert bars["f_x"] == bars["f_intercept"] == float("inf")
     assert "near singular" in str(release.explain())
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=100, because="whatever the noise is, outputs are clamped")
+def test_outputs_stay_in_their_ranges_whatever_the_noise_is():
+    data, _ = table(n=3)
+    for noise, delta in NOISES:
+        release = whole(data, **asked()).release(epsilon=Fraction(1, 1000), delta=delta, noise=noise)
+        found, bars = release.to_arrow().to_pylist()[0], release.errors(confidence=0.95).to_pylist()[0]
+        assert abs(found["c"]) <= 75 and abs(found["r"]) <= 1 and bars["r"] <= 2 and bars["c"] <= 150
+        assert not any(np.isnan(bar) for bar in bars.values())

@@ -2,12 +2,14 @@
 
 import datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.measurements.int128_array import int64_values
 from sfumato.plan.noisy_statistics import kept_batch, kept_rows
 from sfumato.query import sizes
 from sfumato.testing import noise_free
@@ -56,6 +58,16 @@ def test_no_other_row_is_in_their_memory(name: str) -> None:
     (found,) = kept_batch(pa.RecordBatch.from_arrays([column], ["k"]), kept).columns
     assert b"name-008" in memory(column) and b"name-007" in memory(found)
     assert memory(found).count(b"name-") == memory(found).count(b"name-007")
+
+
+@pytest.mark.parametrize("values", [[2**63 - 1, -(2**63), 0, -1], [], [2**63], [-(2**63) - 1]])
+def test_integers_of_decimals(values: list[int]) -> None:
+    column: Any = pa.array([0, *map(Decimal, values)], pa.decimal128(38, 0)).slice(1)
+    if any(abs(2 * value + 1) > 2**64 for value in values):
+        with pytest.raises(pa.ArrowInvalid):
+            int64_values(column)
+    else:
+        assert int64_values(column).tolist() == values
 
 
 def test_statistics_are_those_of_numpy() -> None:

@@ -76,6 +76,13 @@ def test_bars_hold_what_there_would_be_without_noise(noise, k):
 
 
 @pytest.mark.flakiness(k=100, because="noise of 1e-5 answers against 0.001")
+def test_a_respondent_with_several_rows_is_one():
+    twice = pa.concat_tables([SAMPLE, SAMPLE, SAMPLE.slice(0, 100)])
+    found = sf.scan(twice, privacy_unit="id").bound(rows=1).agg(p=share()).release(epsilon=10**6).to_arrow()
+    assert found["p"][0].as_py() == pytest.approx(float(TRUE), abs=1e-5)
+
+
+@pytest.mark.flakiness(k=100, because="noise of 1e-5 answers against 0.001")
 def test_no_rows_and_rows_of_other_strata_are_no_error():
     for rows in (SAMPLE.slice(0, 0), SAMPLE.set_column(1, "school", pa.array(["x"] * 600))):
         found = sf.scan(rows, privacy_unit="id").bound(rows=1).agg(p=share()).release(epsilon=10**6)

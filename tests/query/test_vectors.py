@@ -54,6 +54,16 @@ def test_without_noise_it_is_the_sum_of_shortened_vectors(options, expected):
     assert only(found) == pytest.approx(expected, abs=1e-6)
 
 
+def test_whole_numbers_stay_whole_where_entries_are_clamped():
+    table = people([[1, 0, 5], [1, -7, 0]], pa.list_(pa.int32()))
+    with noise_free():
+        release = table.agg(s=asked(norm="linf", bound=2)).release(epsilon=1)
+        assert release.to_arrow().schema.field("s").type == pa.list_(pa.int64(), LENGTH)
+        assert only(release.to_arrow()) == [2, -2, 2]
+        shortened = table.agg(s=asked(norm="l2", bound=2)).release(epsilon=1).to_arrow()
+    assert shortened.schema.field("s").type == pa.list_(pa.float64(), LENGTH)
+
+
 def test_whole_numbers_of_units_with_too_many_rows_are_not_cut_to_nothing():
     table = pa.table({"id": [i // 2 for i in range(8)], "v": [[1, 0], [0, 1]] * 4})
     asked_of = sf.scan(table, privacy_unit="id").bound(rows=1)
@@ -80,6 +90,30 @@ def test_noise_is_chosen_by_its_size_and_is_of_the_size_that_is_claimed():
     assert ball == pytest.approx(math.sqrt(2), rel=1e-6)
     by_row = people().bound(rows=4).agg(s=asked(per="row", norm="linf")).release(epsilon=1)
     assert next(iter(by_row.plan.deviations.values())) == pytest.approx(4 * 3 * math.sqrt(2), rel=1e-6)
+
+
+@pytest.mark.noise_cannot_matter("half-widths follow from the law alone")
+def test_half_widths_are_of_each_entry_or_of_all_at_once():
+    length = 400
+    table = people([[0.0] * length] * 3)
+    release = table.agg(s=sf.vector_sum("v", length=length, bound=1)).release(epsilon=1, delta=1e-6)
+    errors = release.errors(0.95)
+    assert errors.schema.field("s").type == pa.list_(pa.float64(), length)
+    single, joint = only(errors), only(release.errors(0.95, simultaneous=True))
+    assert len(set(single)) == len(set(joint)) == 1
+    (law,) = release.plan.laws.values()
+    step = float(next(iter(release.plan.steps.values())))
+    assert single[0] == pytest.approx(step * law.tolerance(-math.log10(0.05)), rel=1e-6)
+    assert joint[0] == pytest.approx(step * law.tolerance(-math.log10(0.05 / length)), rel=1e-6)
+
+
+@pytest.mark.noise_cannot_matter("all noise is finite")
+@pytest.mark.parametrize("bound", [1e-99, 1e99, "1/3"])
+def test_bounds_and_budgets_of_all_sizes(bound):
+    table = people([[1e308, -1e308, 1e-308], [float("inf")] * 3])
+    for norm, epsilon in (("l1", 1e-6), ("l2", 1), ("linf", 1e6)):
+        found = only(table.agg(s=asked(bound=bound, norm=norm)).release(epsilon=epsilon).to_arrow())
+        assert np.isfinite(found).all()
 
 
 # Means.
@@ -115,3 +149,13 @@ def test_one_unit_moves_sum_and_count_by_as_many_rows_as_the_limit():
     steps = {c.name: c.step for c in plan.requirements.coordinates}
     assert {name: size * steps[name] for name, size in sizes.items()} == dict.fromkeys(sizes, 3)
     assert same_loss(plan)
+
+
+@pytest.mark.noise_cannot_matter("means are clamped to the bound, and nothing is compared but that")
+def test_groups_without_rows_have_entries_within_the_bound_and_bars_that_say_nothing():
+    by_half = sf.scan(TABLE, privacy_unit="id").group_by("half", keys=[0, 1, 9]).bound(groups=1, rows=1)
+    release = by_half.agg(m=MEAN).release(epsilon=1e-3)
+    values = np.array(release.to_arrow()["m"].to_pylist())
+    bars = np.array(release.errors(simultaneous=True)["m"].to_pylist())
+    assert values.shape == (3, LENGTH) and (np.abs(values) <= 1).all()
+    assert np.isfinite(bars).all() and (bars[2] >= 1 - 1e-9).all()
