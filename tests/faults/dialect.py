@@ -16,6 +16,7 @@ REFUSALS = f"{OUTSIDE}::test_refusals"
 SAME, FLUENT = f"{CATALOG}::test_the_same_question", f"{SQL}::test_bigquery_equals_fluent"
 LIMITS = f"{HERE}test_joins.py::test_every_join_of_a_text_has_its_limit"
 
+SELECTED = "tests/dialect/test_selected_rows.py"
 FAULTS = [
     # FROM: tables and joins.
     Fault("of several conditions of ON one counts", "dialect/from_clause.py",
@@ -98,4 +99,9 @@ FAULTS = [
     # Words.
     Fault("a comment in a comment ends both", "dialect/sql_tokens.py",
           '(1 if found[0] == "/*" else -1)', '(1 if found[0] == "/*" and not depth else -1)', f"{HERE}test_words.py::test_words"),
+    # Rows that noise selects.
+    Fault("a limit by noisy numbers selects nothing", "engines/duckdb/post_processing.py",
+          'deciding += [one["expression"] for one in modifiers.get("ORDER_MODIFIER", {}).get("orders", ())]', "pass", f"{SELECTED}::test_what_selects_rows_by_noise"),
+    Fault("bars of selected rows hold one by one", "release/release.py",
+          "if bars.simultaneous or bars.selected else 1", "if bars.simultaneous else 1", f"{SELECTED}::test_bars_of_selected_rows_hold_for_all_that_they_are_selected_from"),
 ]  # fmt: skip

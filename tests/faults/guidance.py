@@ -14,7 +14,7 @@ ADVICE = "tests/advice/test_advice.py"
 FAULTS = [
     # Error bars of noise.
     Fault("error bars of several numbers fail as often as one", "release/release.py",
-          "bars, self._numbers(batches) if bars.simultaneous else 1)", "bars, 1)", "tests/release/test_bars.py::test_simultaneous_bars_share_the_failure"),
+          "error_bars = self._error_bars(bars, self._among(bars, batches))", "error_bars = self._error_bars(bars, 1)", "tests/release/test_bars.py::test_simultaneous_bars_share_the_failure"),
     Fault("an interval of a sum has half of the tolerance of its noise", "query/aggregates/estimate.py",
           "return Interval(exact - half, exact + half)", "return Interval(exact - half / 2, exact + half / 2)", "tests/engines/test_noise.py::test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen"),
     # Expected errors.

@@ -191,7 +191,9 @@ class SqlCommand:
 
     def _bars(self, release: NoisyTable) -> Bars:
         """Return the error bars of a `sfumato sql` release: with sampling error if its text asks for it."""
-        return replace(self.bars, sampling=self.bars.sampling or release.bars.sampling)
+        given = release.bars
+        sampling = self.bars.sampling or given.sampling
+        return replace(self.bars, sampling=sampling, selected=given.selected)
 
     def _given(self, release: NoisyTable) -> dict[str, bool]:
         """Return the options of the error bars of `sfumato sql`, except confidence."""

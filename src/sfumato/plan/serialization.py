@@ -92,6 +92,7 @@ class DetachedComputation:
     columns: tuple[tuple[str, str | None], ...] | None
     described: Mapping[str, Any]
     files: tuple[str, ...] = ()
+    selects: bool = False
 
     def content(self) -> dict[str, Any]:
         """Return the content of the SQL that was serialized."""

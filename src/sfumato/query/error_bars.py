@@ -30,6 +30,8 @@ class Bars:
         sampling: whether the truth is that of a population, of which the units are a random sample; else
             that of the rows.
         standard: whether they are standard errors, which have no confidence.
+        selected: whether noisy numbers decide which rows are shown: then the confidence is that each output
+            is within its bars in all rows that these are selected from.
 
     >>> Bars(0.9).describe(Bias())
     '90% error bar, for each number by itself: covers the noise, not sampling error.'
@@ -39,6 +41,7 @@ class Bars:
     simultaneous: bool = False
     sampling: bool = False
     standard: bool = False
+    selected: bool = False
 
     @classmethod
     def _checked(
@@ -86,6 +89,8 @@ class Bars:
     @property
     def _numbers(self) -> str:
         """Whether the confidence of the error bars is for each number, in words."""
+        if self.selected and not self.simultaneous:
+            return "for each output, in all rows that these are selected from"
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
     def describe(self, bias: Bias) -> str:

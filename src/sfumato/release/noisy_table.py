@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -292,7 +293,8 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         """Return the requested error bars, with the defaults of the noisy table."""
         given = self.bars.confidence if confidence is None else confidence
         default = self.bars.sampling and kind != "standard"
-        return Bars._checked(given, simultaneous, default if sampling is None else sampling, kind)
+        bars = Bars._checked(given, simultaneous, default if sampling is None else sampling, kind)
+        return replace(bars, selected=self.bars.selected)
 
     def _bars_beside(
         self, errors: Errors, confidence: float | None, simultaneous: bool, sampling: bool | None

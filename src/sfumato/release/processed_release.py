@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from operator import or_
@@ -47,6 +48,9 @@ _OF_THE_NOISY_TABLES = (
 )
 
 
+_SELECTED = "Noisy numbers decide which rows are shown, so these are more extreme on average than exact ones."
+
+
 class Computation(Protocol):
     """Protocol of the SQL around released tables; it reads these and public tables alone."""
 
@@ -54,6 +58,7 @@ class Computation(Protocol):
     files: tuple[str, ...]
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
+    selects: bool
 
     def content(self) -> dict[str, Any]:
         """Return the SQL around released tables as plain data."""
@@ -125,8 +130,9 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def bars(self) -> Bars:
-        """The error bars of the release before the SQL, if there is only one."""
-        return self._releases[0].bars if len(self._releases) == 1 else Bars()
+        """The error bars of the release before the SQL, if it is one, and whether noise selects rows."""
+        bars = self._releases[0].bars if len(self._releases) == 1 else Bars()
+        return replace(bars, selected=self._computation.selects)
 
     @property
     def bias(self) -> Bias:
@@ -215,10 +221,16 @@ class ProcessedRelease(NoisyTable):
         """Return the explanation of all releases and, last, of the SQL around them."""
         explained = [release.explain().to_dict() for release in self._releases]
         computed = {"computed": self._computation.text}
+        explained[0] |= {"notes": [*explained[0]["notes"], *self._selected]}
         if len(explained) == 1:
             return Explanation(explained[0] | computed)
         epsilon, delta = map(str, self._spent)
         return Explanation({"releases": explained, "budget": {"epsilon": epsilon, "delta": delta}} | computed)
+
+    @property
+    def _selected(self) -> tuple[str, ...]:
+        """The note on rows that noisy numbers select, if they do."""
+        return (_SELECTED,) if self._computation.selects else ()
 
     def _check_no_source(self, path: Path, name: str = "output path") -> None:
         """Refuse to write over a file that a release or the SQL around it reads."""
@@ -245,6 +257,7 @@ class ProcessedRelease(NoisyTable):
         hints = self.hints if self.made is not None else ()
         notes = [
             *(note for release in self._releases for note in release.explain().to_dict()["notes"]),
+            *self._selected,
             *hints,
         ]
         said = [*processed_facts(self), *error_bars(self, bars)]
@@ -292,7 +305,9 @@ class ProcessedRelease(NoisyTable):
     def _state(self) -> dict[str, Any]:
         """Return the processed release for another process: its releases, and what SQL computed with them."""
         what = self._computation
-        computed = DetachedComputation(what.text, what.schema, what.columns, what.content())
+        computed = DetachedComputation(
+            what.text, what.schema, what.columns, what.content(), selects=what.selects
+        )
         return super()._state() | {"releases": tuple(map(copy, self._releases)), "computation": computed}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:

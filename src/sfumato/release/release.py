@@ -134,7 +134,7 @@ class Release(NoisyTable):
         """Return the release's error bars: the keys, and one for each output."""
         self._check_kind(bars)
         batches = self._kept()
-        error_bars = self._error_bars(bars, self._numbers(batches) if bars.simultaneous else 1)
+        error_bars = self._error_bars(bars, self._among(bars, batches))
         return pa.Table.from_batches(list(map(error_bars, batches))).combine_chunks()
 
     def _error_bars(self, bars: Bars, among: int) -> Callable[[NoisyBatch], pa.RecordBatch]:
@@ -186,7 +186,7 @@ class Release(NoisyTable):
         with self._turn():
             among = 1
             if bars is not None and bars.simultaneous and self._written is None:
-                among = self._numbers(self._draw_all())
+                among = self._among(bars, self._draw_all())
             kept = self._batches
             if kept is None and self._written is not None:
                 if bars != own:
@@ -258,8 +258,7 @@ class Release(NoisyTable):
     def _with_bars(self, bars: Bars) -> pa.Table:
         """Return the released table with error bars, as `write` writes it."""
         batches = self._kept()
-        among = self._numbers(batches) if bars.simultaneous else 1
-        return pa.Table.from_batches(list(self._outputs(batches, bars, among)))
+        return pa.Table.from_batches(list(self._outputs(batches, bars, self._among(bars, batches))))
 
     def _check_lists(self, path: Path) -> None:
         """Refuse a file without place for lists if an output of the release is a list."""
@@ -351,10 +350,11 @@ class Release(NoisyTable):
     def _subject(self) -> str:
         return ", ".join([*self.plan.query.shown_keys, *self.plan.query.output_names])
 
-    def _numbers(self, batches: list[NoisyBatch]) -> int:
-        """Return how many numbers of the release have error bars; at least 1."""
-        each = sum(e.entries or 1 for e in self.plan.requirements.estimates)
-        return sum(int(b.keys.num_rows) for b in batches) * each or 1
+    def _among(self, bars: Bars, batches: list[NoisyBatch]) -> int:
+        """Return how many numbers of the release the confidence of error bars is for, together."""
+        each = sum(e.entries or 1 for e in self.plan.requirements.estimates) if bars.simultaneous else 1
+        rows = sum(int(b.keys.num_rows) for b in batches)
+        return rows * each or 1 if bars.simultaneous or bars.selected else 1
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:

@@ -93,7 +93,7 @@ class TopRelease(NoisyTable):
     def _errors(self, bars: Bars) -> pa.Table:
         """Return the error bars of the largest groups' numbers, beside ranks and keys."""
         self._check_kind(bars)
-        width = self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
+        width = self.plan.measurement.half_width(bars.confidence, bars.simultaneous or bars.selected)
         if bars.standard:
             law, step = self.plan.laws[self.question.measured], float(self.plan.measurement.step)
             width = math.sqrt(whole_variance(law, 1.0)) * step
@@ -139,7 +139,7 @@ class TopRelease(NoisyTable):
     def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that the largest groups cannot have."""
         self._check_kind(bars)
-        self.plan.measurement.half_width(bars.confidence, bars.simultaneous)
+        self.plan.measurement.half_width(bars.confidence, bars.simultaneous or bars.selected)
         check_error_names([self.question.measured], self.question.keys, bars.suffix)
 
     def _with_bars(self, bars: Bars) -> pa.Table:

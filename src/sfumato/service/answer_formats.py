@@ -60,7 +60,7 @@ def answer(release: NoisyTable, confidence: float, simultaneous: bool, dummy: bo
     """
     table = release.to_arrow()
     keys, widths = _keys(release), dict[str, pa.ChunkedArray]()
-    bars = Bars(confidence, simultaneous, release.bars.sampling)
+    bars = Bars(confidence, simultaneous, release.bars.sampling, selected=release.bars.selected)
     # Where numbers were left out, or computed with, there are no bars.
     with suppress(RefusalError, QueryError):
         found = release.errors(confidence, simultaneous=simultaneous)

@@ -16,6 +16,7 @@ from sfumato.catalogs.declarations import MAX_GROUPS
 from sfumato.dataclass import dataclass
 from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
+from sfumato.dialect.syntax_tree import Node, in_scope, statements
 from sfumato.engines.duckdb.combined_rows import NOT_ARROW, sent
 from sfumato.engines.duckdb.connection import UTC, checked_out, closed
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -155,6 +156,23 @@ class ReleasedColumns:
     numbers: dict[str, tuple[pa.DataType, pa.DataType]]
 
 
+def selects(sql: str, keys: Iterable[str]) -> bool:
+    """Whether a condition or a LIMIT of post-processing SQL keeps some rows by anything else than their keys.
+
+    >>> [selects(f"SELECT k, n FROM r {rest}", ["k"]) for rest in ("ORDER BY n DESC LIMIT 3", "WHERE k > 2")]
+    [True, False]
+    """
+    known, deciding = {key.casefold() for key in keys}, list[Node]()
+    for node, _ in (found for statement in statements(sql) for found in in_scope(statement)):
+        deciding += [node[name] for name in ("where_clause", "having", "qualify") if node.get(name)]
+        modifiers = {one["type"]: one for one in node.get("modifiers", ())}
+        if modifiers.keys() & {"LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"}:
+            deciding += [one["expression"] for one in modifiers.get("ORDER_MODIFIER", {}).get("orders", ())]
+    within = [node for clause in deciding for node, _ in in_scope(clause)]
+    names = {node["column_names"][-1].casefold() for node in within if node.get("class") == "COLUMN_REF"}
+    return not names <= known or any(clause["class"] == "CONSTANT" for clause in deciding)  # ORDER BY 2
+
+
 class PostProcessingSql:
     """Post-processing SQL around released tables, checked and run.
 
@@ -190,6 +208,9 @@ class PostProcessingSql:
         with in_own_words(self._refused, duckdb.Error):
             self.schema: Any = self._named(computed(outside.sql, tables, resources)).schema
         rows, seen = {table.row for table in outside.released}, set[str]()
+        self.selects: bool = selects(
+            outside.sql, {*rows, *(key for columns, _ in planned for key in columns.keys)}
+        )
         for name in self.schema.names:
             if name.casefold() in seen and name not in rows:
                 raise outside.refuse(
