@@ -19,6 +19,7 @@ which has neither people nor variance here, nor private groups.
 `--only statistics` is of each other statistic, asked by itself of one row per person, beside diffprivlib and OpenDP.
 
 `--only whole` is of counts by groups of which a unit is in one: discrete Laplace noise, beside real noise that is rounded.
+Units over the limit are sampled, or scaled: scaled counts are in steps of 2^-20, and shown as whole numbers.
 
 `--only series` is of cumulative counts of 1,000 weeks, at most so many of each unit: with a delta and without, beside weeks with the best noise of their
 own, and OpenDP's tree of Laplace noise, whose delta is 0, with the branching that is best.
@@ -191,15 +192,15 @@ def main() -> None:
 def whole(given: argparse.Namespace, groups: int = 1000) -> None:
     """Print the root mean square error of counts, of nobody, and that of rounded real noise of the same scale."""
     nobody = pa.table({"id": pa.array([], pa.int64()), "key": pa.array([], pa.int64())})
-    asked = sf.scan(nobody, privacy_unit="id").group_by("key", keys=range(groups)).bound(groups=1, rows=1)
-    print(f"{'eps':>4} {'expected':>8} {'rmse':>8} {'rounded':>8}")
-    for epsilon in given.epsilon or (1, 2, 4, 8):
-        question = asked.agg(n=sf.count())
+    asked = sf.scan(nobody, privacy_unit="id").group_by("key", keys=range(groups))
+    print(f"{'beyond':8} {'eps':>4} {'expected':>8} {'rmse':>8} {'rounded':>8}")
+    for beyond, epsilon in product(("sample", "scale"), given.epsilon or (1, 2, 4, 8)):
+        question = asked.bound(groups=1, rows=1, beyond=beyond).agg(n=sf.count())
         draws = [question.release(epsilon=epsilon).to_arrow()["n"].to_numpy() for _ in range(given.releases)]
         rmse = float(np.sqrt(np.mean(np.square(draws))))
         expected = question.plan(epsilon=epsilon).expected["n"]
         rounded = RoundedNoise(Laplace(1 / Fraction(epsilon))).variance ** 0.5
-        print(f"{epsilon:4} {expected:8.3g} {rmse:8.3g} {rounded:8.3g}", flush=True)
+        print(f"{beyond:8} {epsilon:4} {expected:8.3g} {rmse:8.3g} {rounded:8.3g}", flush=True)
 
 
 def series(given: argparse.Namespace, steps: int = 1000) -> None:

@@ -138,6 +138,17 @@ def test_those_of_the_largest_groups_and_after_sql():
 
 
 @EXACT
+@pytest.mark.parametrize("epsilon", ["1/100", 1, 8])
+def test_those_of_whole_noise_are_not_rounded_once_more(epsilon):
+    people = sf.scan(pa.table({"id": range(9), "x": [1, 2, 3] * 3}), privacy_unit="id").bound(rows=1)
+    asked = people.agg(n=sf.count(), k=sf.sum("x", lower=0, upper=3), d=sf.difference("k", "n"))
+    release = asked.release(epsilon=epsilon, noise="laplace")
+    each = [law.standard_deviation for law in release.plan.laws.values()]
+    for name, deviation in {"n": each[0], "k": math.hypot(*each), "d": each[1]}.items():
+        assert standard(release, name) == pytest.approx(deviation, rel=1e-9)
+
+
+@EXACT
 def test_files_have_them_and_receipts_cover_them(tmp_path):
     release = question(2, n=sf.count(), q=sf.median("x", lower=0, upper=10)).release(epsilon=1)
     receipt = release.receipt(errors="standard")

@@ -258,6 +258,8 @@ def rounded_tolerance(law: Law, k: float) -> int:
 @lru_cache(1 << 12)
 def whole_variance(law: Law, step: float) -> float:
     """Return the variance of step * Z, rounded to a whole number."""
+    if law.discrete and step % 1 == 0:
+        return law.variance * step**2
     if law.standard_deviation * step >= _FINE:
         return law.variance * step**2 + 1 / 12
     # The sum of (2 m + 1) P(|R| > m); beyond, it is nothing that a float has.
@@ -401,7 +403,8 @@ class Noises:
             ((name, weight),) = weights.items()
             return math.sqrt(whole_variance(self.laws[name], abs(weight) * self.steps[name]))
         (real,) = self.deviation({name: np.full(1, weight) for name, weight in weights.items()}).tolist()
-        return math.hypot(real, math.sqrt(1 / 12)) if weights else 0.0
+        whole = all(self.laws[n].discrete and w * self.steps[n] % 1 == 0 for n, w in weights.items())
+        return real if whole else math.hypot(real, math.sqrt(1 / 12))
 
     def ratio(
         self,

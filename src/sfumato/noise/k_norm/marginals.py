@@ -36,6 +36,7 @@ class Marginal(Spelled, ABC):
     error: ClassVar[float] = 0.0  # of P, at most
     fineness: ClassVar[float] = 1e-10  # of tolerances, in deviations
     shift: ClassVar[float] = 0.0  # before Z is rounded
+    discrete: ClassVar[bool] = False
 
     @abstractmethod
     def _outside(self, x: float) -> float:
