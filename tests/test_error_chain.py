@@ -5,7 +5,7 @@ import pickle
 import signal
 import traceback
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import Enum
 from functools import partial
 from itertools import repeat, starmap
@@ -88,6 +88,15 @@ def question(table: Any) -> Any:
     return table.bound(groups=1, rows=1).agg(v=sf.sum("v", lower=0, upper=1))
 
 
+@pytest.mark.parametrize("where", ["context", "cause", "notes", "group", "nowhere"])
+def test_the_walk_finds_a_value_anywhere(where):
+    error = EngineError("told")
+    error.__context__ = ValueError(MARK if where == "context" else "")
+    error.__cause__ = {"cause": KeyError(MARK), "group": ExceptionGroup("", [ValueError(MARK)])}.get(where)
+    error.add_note(MARK if where == "notes" else "")
+    assert (MARK in shown(error)) is (where != "nowhere")
+
+
 # While rows are read.
 
 
@@ -122,6 +131,29 @@ def test_a_row_that_fails(failing, tmp_path):
     refused(release.to_arrow)
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_while_a_row_fails(interrupt, failing, monkeypatch):
+    """Python looks for signals where a block that fails is left, and keeps behind an interrupt what failed."""
+
+    class Interrupted(suppress):
+        def __exit__(self, kind: Any, *_: Any) -> bool:
+            if kind is not None:
+                raise interrupt
+            return True
+
+    release = question(sf.scan(ROWS, privacy_unit="id")).release(epsilon=1)
+    monkeypatch.setattr(engines, "_End", Interrupted)
+    with pytest.raises(interrupt) as raised:
+        release.to_arrow()
+    assert MARK not in shown(raised.value)
+
+
+def within_python(rows: pa.Table = ROWS) -> Iterator[pa.RecordBatch]:
+    """Rows that Python gives, and an interrupt in the middle of one."""
+    yield from rows.to_batches()
+    signal.raise_signal(signal.SIGINT)
+
+
 def within_duckdb() -> Iterator[pa.RecordBatch]:
     """Rows behind each of which an interrupt waits for DuckDB to look, as nothing here is written in Python."""
     interrupts = starmap(_thread.interrupt_main, repeat(()))
@@ -153,6 +185,17 @@ def interrupted_table(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ROWS
 
 
+SAID = "Invalid Input Error: {} the object registered as 'source_rows' failed: {}"
+
+
+@pytest.mark.parametrize("doing", ["counting the rows of", "offering a filter to", "reading"])
+def test_an_interrupt_is_known_by_the_whole_text_alone(doing):
+    assert errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, "KeyboardInterrupt: ")))
+    for error in ("ValueError: KeyboardInterrupt: ", "KeyboardInterrupt: a row", "x\nKeyboardInterrupt: "):
+        assert not errors._is_interrupt(duckdb.InvalidInputException(SAID.format(doing, error)))
+    assert not errors._is_interrupt(duckdb.ConversionException(SAID.format(doing, "KeyboardInterrupt: ")))
+
+
 @pytest.mark.parametrize("interrupted", [interrupted_query, interrupted_table])
 def test_an_interrupt_of_a_release(interrupted, monkeypatch):
     """It was taken for an error of a row: a program that goes on at errors went on."""
@@ -162,6 +205,15 @@ def test_an_interrupt_of_a_release(interrupted, monkeypatch):
     assert list(chain(raised.value)) == [raised.value]
     with pytest.raises(RefusalError, match="a second draw"):
         release.to_arrow()
+
+
+def test_an_interrupt_of_a_worker():
+    query = question(sf.scan(ROWS, privacy_unit="id")).plan(epsilon=1).exact
+    stages = Stages.prepare(DuckDBEngine.open(ROWS), ROWS.schema, query, 1)
+    for given in (within_python, within_duckdb):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            list(stages.partials(given()))
+        assert list(chain(raised.value)) == [raised.value]
 
 
 @pytest.mark.parametrize("foreign", [KeyError, MemoryError, AssertionError])

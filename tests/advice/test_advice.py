@@ -68,6 +68,14 @@ def test_what_was_open_is_found_and_what_was_given_stays(advice):
     assert (people.groups, people.rows, people.better) == (None, None, None)
 
 
+@pytest.mark.long
+def test_questions_of_other_rows_share_no_look(people):
+    tables = (people, people.filter("x > 5"))
+    asked = [one.group_by("product", keys=PRODUCTS).bound(**OPEN).agg(n=sf.count()) for one in tables]
+    found = sf.advise(people, asked, epsilon=4, unsafe_words=SeededWords(1)).found
+    assert len(found) == 2 and found[1].value["units"] < 0.6 * found[0].value["units"]
+
+
 def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
     budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
     asked = {name: one for name, one in questions(people).items() if name in ("few", "all")}
@@ -87,6 +95,19 @@ def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     with pytest.raises(BudgetError, match="for the looks and all releases exceeds what is left"):
         sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
     assert budget.history == ()
+
+
+@pytest.mark.long
+def test_weights_move_epsilon(people):
+    asked = {name: one for name, one in questions(people).items() if name in ("buyers", "all")}
+    words = {"unsafe_words": SeededWords(3)}
+    even = sf.advise(people, asked, epsilon=2, **words).questions
+    more = sf.advise(people, asked, epsilon=2, weights={"all": 4}, **words).questions
+    assert more["all"].epsilon > 1.5 * even["all"].epsilon
+    listed = sf.advise(people, list(asked.values()), epsilon=2, weights=[1, 4], **words).questions
+    assert [one.epsilon for one in listed.values()] == pytest.approx(
+        [one.epsilon for one in more.values()], rel=0.1
+    )
 
 
 def test_the_division_has_the_smallest_sum():
@@ -143,6 +164,23 @@ def test_errors_come_before_a_look(people, monkeypatch, change, error, match):
     table, asked = given.pop("table"), given.pop("questions")
     with pytest.raises(error, match=match):
         sf.advise(table, asked, **given)
+
+
+@pytest.mark.long
+def test_a_catalog_has_the_last_word(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(baskets(), tmp_path / "baskets.parquet")
+    (tmp_path / "catalog.toml").write_text(
+        '[tables.baskets]\nsource = "baskets.parquet"\nprivacy_unit = "id"\nmax_groups = 2\nmax_rows = 2\n'
+    )
+    table = sf.catalog(tmp_path / "catalog.toml").table("baskets")
+    asked = table.group_by("product").bound(**OPEN).agg(n=sf.count())
+    (one,) = sf.advise(
+        table, [asked], epsilon=4, delta="1e-6", unsafe_words=SeededWords(1)
+    ).questions.values()
+    assert one.groups == 2
+    assert one.better is None
 
 
 def charged(monkeypatch, people):

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas
+import polars
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,7 @@ from sfumato.api.table import Table
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import BudgetError, ColumnError, ParameterError, QueryError
 from sfumato.noise import laws as noise_law
+from sfumato.plan.explanation import HIGH_DELTA, HIGH_EPSILON
 
 ROWS = pa.table(
     {
@@ -115,3 +117,38 @@ def test_what_cannot_be_is_refused_before_anything_is_read_or_drawn(people, name
     for value in values:
         with pytest.raises(error):
             pytest.fail(f"{value!r} is taken: {give(people, value)}")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([2020, 2021]), pa.chunked_array([[2020], [2021]]), pandas.Series(["2020", "2021"]).unique(),
+        pandas.Index([2021, 2020]), pandas.Categorical([2020, 2021]), polars.DataFrame({"year": [2020, 2021]}),
+        ["2020", "2021"],
+    ],
+    ids=lambda keys: type(keys).__module__,
+)  # fmt: skip
+def test_public_keys_may_be_columns_of_other_libraries(people, keys):
+    assert people.group_by("year", keys=keys)._public_keys["year"].to_pylist() == [2020, 2021]
+
+
+def test_a_tiny_epsilon_finds_a_rule_for_private_groups(people):
+    """Where one rule of selection is impossible, `auto` takes another."""
+    assert asked(people).plan(epsilon=1e-6, delta=1e-6).selection is not None
+
+
+@pytest.mark.noise_cannot_matter("nothing is drawn")
+@pytest.mark.parametrize(
+    ("key", "epsilon", "delta", "said"),
+    [
+        ("name", HIGH_EPSILON, HIGH_DELTA, []),
+        ("name", HIGH_EPSILON + Fraction(1, 10**9), "1e-6", ["epsilon 20 hardly protects"]),
+        ("name", 1, HIGH_DELTA + Fraction(1, 10**9), ["delta 0.000100001 is large"]),
+        ("income", 30, "0.01", ["epsilon 30 hardly protects", "delta 0.01 is large", "income holds floats"]),
+    ],
+)
+def test_risky_choices_are_told_and_no_others(people, key, epsilon, delta, said):
+    question = people.group_by(key).bound(groups=1, rows=1).agg(n=sf.count())
+    notes = question.plan(epsilon=epsilon, delta=delta).explain().to_dict()["notes"]
+    risky = ("protects", "is large", "floats")
+    assert [note.split(":")[0] for note in notes if any(word in note for word in risky)] == said

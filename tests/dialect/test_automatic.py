@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.errors import BudgetError
+from sfumato.errors import BudgetError, SqlError
 from sfumato.guidance.inferred_bounds import ValueHistograms
 
 ROWS = pa.table(
@@ -49,6 +49,44 @@ def test_bounds_that_are_left_out_are_found(select, totals):
     for found in release.found:
         assert found.value[0] >= -1 and 45 < found.value[1] < 160
     assert release.spent[0] == 1_000 and release.to_arrow().num_rows >= 1
+
+
+@FOUND
+@pytest.mark.parametrize(
+    ("select", "options", "value"),
+    [
+        pytest.param(
+            "g, 2 * COUNT(*) AS n FROM t GROUP BY g",
+            "auto_limits = true",
+            {"groups": 2, "rows": 1},
+            marks=pytest.mark.long,
+        ),
+        pytest.param("COUNT(*) AS n FROM t", "auto_limits = true", {"rows": 2}, marks=pytest.mark.long),
+        ("g, COUNT(*) AS n FROM t GROUP BY g", "auto_limits = false", None),
+    ],
+)
+def test_limits_that_are_left_out_are_found(select, options, value):
+    release = asked(select, options, "")
+    assert [found.value for found in release.found] == ([] if value is None else [value])
+    assert release.spent[0] == 1_000 and release.to_arrow().num_rows >= 1
+
+
+@pytest.mark.parametrize(
+    ("select", "options"),
+    [
+        ("AVG(x) AS a FROM t", "auto_share = 0.2"),
+        ("AVG(x) AS a FROM t", "auto_bounds = yes"),
+        ("AVG(x) AS a FROM t", "auto_bounds = true, auto_share = 1"),
+        ("QUANTILES(x, [0.5]) AS a FROM t", "auto_bounds = true"),
+        ("g, CUMULATIVE_SUM(x) AS a FROM t GROUP BY g", "auto_bounds = true"),
+        ("COVAR_POP(x, w) AS a FROM t", "auto_bounds = true"),
+        ("g, COUNT(*) AS n FROM t GROUP BY g", "auto_limits = true, max_rows_contributed = 3"),
+    ],
+)
+def test_what_is_refused(select, options, monkeypatch):
+    monkeypatch.setattr(ValueHistograms, "draw", lambda *_: pytest.fail("looked"))
+    with pytest.raises(SqlError):
+        asked(select, options, "" if "limits" in options else ", max_rows_per_group = 1")
 
 
 @pytest.mark.long

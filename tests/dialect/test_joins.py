@@ -106,6 +106,13 @@ def test_what_is_refused(text):
         asked(f"COUNT(*) AS n FROM {text}")
 
 
+def test_a_thousand_conditions_are_read_in_no_time():
+    text = " AND ".join(["o.id = c.id"] * 1000)
+    assert asked(f"COUNT(*) AS n FROM orders o JOIN customers c ON {text}")
+    with pytest.raises(SqlError, match="at most 50 tables"):
+        asked("COUNT(*) AS n FROM orders o " + " ".join(f"JOIN customers c{i} USING (id)" for i in range(60)))
+
+
 CATALOG = {
     "tables": {
         "orders": {
@@ -163,6 +170,38 @@ def test_what_is_declared_of_a_column_is_not_said_of_what_is_made_of_it():
             made.bound(rows=6)
     with pytest.raises(QueryError, match="the table is private"):
         catalog.public("orders")
+
+
+# A public table may stand first in an inner join, and bring columns without its name.
+SOLD = pa.table({"id": range(200), "k": [i % 4 for i in range(200)]})
+
+LABELS = pa.table({"k": [0, 1, 2], "label": ["a", "b", "c"]})
+
+IN_CATALOG = {"t": {"source": SOLD, "privacy_unit": "id"}, "q": {"source": LABELS, "public": True}}
+
+
+@pytest.mark.noise_cannot_matter("noise of scale 10^-3 at most is rounded to nothing")
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "q JOIN t USING (k)",
+        "(SELECT id, label FROM q JOIN t USING (k)) AS j",
+        "q AS a JOIN t AS b ON a.k = b.k",
+        "t LEFT JOIN q ON t.k = q.k WHERE label IS NOT NULL",
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False], ids=["catalog", "tables"])
+def test_an_inner_join_can_begin_with_a_public_table(tables, declared):
+    given: dict[str, Any] = {"catalog": sf.catalog({"tables": IN_CATALOG})}
+    unit = "" if declared else ", privacy_unit_column = id"
+    if not declared:
+        given = {"tables": {"t": SOLD, "q": sf.public(LABELS)}}
+    begin = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e6, delta = 1e-6{unit}) "
+    found = sf.sql(f"{begin}label, COUNT(*) AS n FROM {tables} GROUP BY label", **given).to_arrow()
+    assert found.to_pylist() == [{"label": name, "n": 50} for name in "abc"]
+    for wrong in ("q LEFT JOIN t USING (k)", "q AS a JOIN q AS b USING (k) JOIN t USING (k)"):
+        with pytest.raises(QueryError, match="begin with the private one"):
+            sf.sql(f"{begin}COUNT(*) AS n FROM {wrong}", **given)
 
 
 # Limits of joined rows of a unit, as SQL and catalogs say it.

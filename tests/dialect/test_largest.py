@@ -8,7 +8,7 @@ import pytest
 import sfumato as sf
 from sfumato.api.largest_groups import Top
 from sfumato.dialect import parse
-from sfumato.errors import SfumatoError, SqlError
+from sfumato.errors import RefusalError, SfumatoError, SqlError
 from sfumato.release.processed_release import ProcessedRelease
 from tests.support.tiers import one_in
 
@@ -23,6 +23,23 @@ TABLE = pa.table(
     }
 )
 GOODS = pa.table({"product": [f"p{i}" for i in range(9)], "shop": ["a"] * 9})
+
+
+@pytest.mark.noise_cannot_matter("names of columns are looked at")
+def test_only_what_is_released_is_there():
+    bare = f"{COUNT}(product, 3, counts => FALSE)"
+    for words, says in [
+        (around("SELECT units FROM (@)", bare), "These are: rank, product;"),
+        (around("SELECT DP_INTERVAL_LOW(units) FROM (@)", bare), "none here"),
+        (around("SELECT * FROM (@) JOIN sold USING (product)"), "sold is a private table"),
+        (around("SELECT * FROM read_csv('/etc/hostname'), (@)"), "line 1"),
+    ]:
+        with pytest.raises(SqlError) as caught:
+            sf.sql(words, tables=TABLES)
+        assert says in str(caught.value), words
+    assert run(around("SELECT * FROM (@)", bare)).to_arrow().column_names == ["rank", "product"]
+
+
 TABLES = {"sold": TABLE, "goods": sf.public(GOODS)}
 SOLD = sf.scan(TABLE, privacy_unit="id")
 FORM = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 2, privacy_unit_column = id{}) {} FROM {} {}"
@@ -84,6 +101,23 @@ def test_options_of_the_release():
     assert found.plan(**options) == SOLD.top("product", k=3).plan(epsilon=2, delta="1e-6", counts_share="0.1")
 
 
+@pytest.mark.flakiness(
+    k=100, because="noise of scale 0.02 against 0.5, and 86 units in each group or 57 above the end"
+)
+def test_a_release():
+    release = sf.sql(text("APPROX_TOP_COUNT(shop, 2)").replace("epsilon = 2", "epsilon = 200"), tables=TABLES)
+    found = release.to_arrow().to_pydict()
+    assert found["rank"] == [1, 2] and sorted(found["shop"]) == ["a", "b"] and found["units"] == [200, 200]
+    assert "APPROX_TOP_COUNT counts the privacy units of each group, not its rows." in str(release.explain())
+    bare = sf.sql(
+        text("APPROX_TOP_COUNT(shop, 2, counts => FALSE)").replace("epsilon = 2", "epsilon = 200"),
+        tables=TABLES,
+    )
+    assert bare.to_arrow().column_names == ["rank", "shop"]
+    with pytest.raises(RefusalError):
+        bare.errors()
+
+
 COUNT, SUM = "APPROX_TOP_COUNT", "APPROX_TOP_SUM"
 REFUSED = [
     (f"{COUNT}(product)", "how many groups?"),
@@ -133,6 +167,11 @@ def test_what_stands_beside_it_is_refused(more, says):
     with pytest.raises(SfumatoError, match="line 1, column") as caught:
         sf.sql(text(f"{COUNT}(product, 3)", **more), tables=TABLES)
     assert says in str(caught.value)
+
+
+def around(words: str, call: str = f"{COUNT}(product, 3)", **more: str) -> str:
+    """Put a private SELECT into a text, in the place of @."""
+    return words.replace("@", text(call, **more))
 
 
 def run(words: str, **tables: object) -> ProcessedRelease:

@@ -139,6 +139,47 @@ def test_one_draw_serves_all_looks(tmp_path: Path) -> None:
     assert kept["n_error"] == release.errors(0.9)["n"]
 
 
+@pytest.mark.noise_cannot_matter("rows are found by their keys")
+def test_error_bars_follow_rows() -> None:
+    text = "@DP city, AVG(v@R) AS mean, DP_INTERVAL_LOW(mean) AS low, DP_INTERVAL_HIGH(mean) AS high, 1 + AVG(v@R) AS more"
+    text += " FROM visits GROUP BY city ORDER BY city DESC"
+    release = sf.sql(
+        written(text).replace("epsilon =", "confidence = 0.8, epsilon =").replace("1000000", "9"),
+        tables={"visits": VISITS},
+    )
+    assert isinstance(release, ProcessedRelease) and release.measured == ["mean"]
+    widths = dict(zip(*(release.released.errors(0.8)[c].to_pylist() for c in ("city", "mean")), strict=True))
+    errors, table = release.errors(0.8), release.to_arrow()
+    assert table["city"].to_pylist() == ["Ulm", "Bonn"] == errors["city"].to_pylist()
+    assert errors["mean"].to_pylist() == [widths["Ulm"], widths["Bonn"]]
+    assert errors["more"].null_count == 2
+    for row in table.to_pylist():
+        assert row["low"] == row["mean"] - widths[row["city"]]
+        assert row["high"] == row["mean"] + widths[row["city"]]
+
+
+@pytest.mark.noise_cannot_matter("ends are those of the release, whatever the numbers are")
+def test_ratios_and_differences_have_the_error_bars_of_python() -> None:
+    """By hand a bar of a ratio goes wrong: its two numbers have noise in common, and the lower one may be near 0."""
+    text = (
+        "@DP city, SUM(v@R) AS s, COUNT(*) AS n, s / n AS r, DP_INTERVAL_LOW(r) AS low, DP_INTERVAL_HIGH(s / n) AS high, "
+        "DP_INTERVAL_LOW(s - COUNT(v)) AS less, DP_INTERVAL_HIGH(n - n) AS nothing FROM visits GROUP BY city ORDER BY city"
+    )
+    release = sf.sql(written(text).replace("1000000", "9"), tables={"visits": VISITS})
+    table, asked = release.to_arrow(), release.released
+    derived = {name: a for name, a in asked.plan.query.aggregates if a.derived}
+    assert sorted(derived.values(), key=str) == sorted(
+        [sf.ratio("s", "n"), sf.difference("s", "count_v"), Combination(weighted(n=0))], key=str
+    )
+    of = {a: name for name, a in derived.items()}
+    found, bars = asked.to_arrow(), asked.errors(0.95)
+    ratio, less = of[sf.ratio("s", "n")], of[sf.difference("s", "count_v")]
+    for i, row in enumerate(table.to_pylist()):
+        assert row["low"] == found[ratio][i].as_py() - bars[ratio][i].as_py()
+        assert row["high"] == found[ratio][i].as_py() + bars[ratio][i].as_py()
+        assert row["less"] == found[less][i].as_py() - bars[less][i].as_py() and row["nothing"] == 0
+
+
 def weighted(constant: Fraction | int = 0, **terms: Fraction | int) -> WeightedSum:
     return WeightedSum(tuple((name, Fraction(w)) for name, w in terms.items()), Fraction(constant))
 
@@ -164,3 +205,9 @@ def test_what_is_computed_of_outputs_is_one_question(written_as: str, asked: obj
     text = f"@DP SUM(v@R) AS s, COUNT(*) AS n, COUNT(v) AS m, s / n AS share, DP_INTERVAL_LOW({written_as}) AS low FROM visits"
     found = [a for _, a in parse(written(text), private=["visits"]).aggregates if a.derived]
     assert found == ([] if asked is None else [asked])
+
+
+@pytest.mark.noise_cannot_matter("two groups of other sizes by far")
+def test_without_an_order_rows_stay_sorted_by_their_keys() -> None:
+    release = ask("@DP city, rank() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY city")
+    assert release.to_arrow().to_pylist() == [{"city": "Bonn", "place": 2}, {"city": "Ulm", "place": 1}]

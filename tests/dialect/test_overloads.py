@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.dialect import overloads, syntax_tree
 from sfumato.dialect.overloads import Overload, catalog, classify, functions
-from sfumato.dialect.syntax_tree import descendants
+from sfumato.dialect.syntax_tree import children, descendants, statements
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import safe_parts
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
@@ -75,6 +75,15 @@ def test_what_reads_a_clock_a_file_or_a_setting_is_not_known():
     assert not {*never.split()} & {*overloads._known()[0]}
 
 
+def test_a_new_function_is_refused_by_name(running):
+    running([*catalog(), Overload("read_secret", "scalar", "(VARCHAR)", "VARCHAR", "CONSISTENT")])
+    with pytest.raises(QueryError, match="read_secret"):
+        judge("read_secret(s)")
+    with pytest.raises(SqlError, match="read_secret is not known outside"):
+        around("read_secret('a')")
+    assert judge("abs(a)")
+
+
 @pytest.mark.parametrize("stability", ["VOLATILE", "CONSISTENT_WITHIN_QUERY"])
 def test_a_function_that_became_volatile_is_refused_by_name(running, stability):
     running(changed("round", "(DOUBLE)", stability=stability))
@@ -106,6 +115,19 @@ def test_a_new_overload_is_refused_by_name(running, signature, types):
         == f"floor{signature} of DuckDB {duckdb.__version__} is new, and not known to be safe on every row"
     )
     assert not known.refusal("floor", types)
+
+
+def test_a_new_overload_that_takes_a_call_over_is_refused_by_name(running, monkeypatch):
+    """As DuckDB binds it."""
+    running(catalog())
+    signatures, macros = overloads._known()
+    fewer = signatures | {"year": signatures["year"] - {"(DATE)"}}  # as if nobody had tried it
+    monkeypatch.setattr(overloads, "_known", lambda: (fewer, macros))
+    with pytest.raises(
+        QueryError, match=r"year\(DATE\) of DuckDB .* is new, and not known to be safe on every row"
+    ):
+        judge("year(d) = 2020")
+    assert judge("year(t) = 2020")
 
 
 def test_an_optimizer_that_is_not_known_is_off():
@@ -145,3 +167,21 @@ def test_a_part_of_the_syntax_tree_that_is_not_known_is_refused_by_name(monkeypa
     new = "x"
     with pytest.raises(QueryError, match="holds sorted_by, which is new in DuckDB's SQL"):
         judge("round(x) > 1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["+".join(["a"] * 70), "f(" * 65 + "'_part0_'" + ")" * 65, "CASE WHEN a THEN " * 60 + "b" + " END" * 60],
+)
+def test_a_deep_tree_is_written_in_parts(text):
+    """The same tree, whether DuckDB reads it at once or not."""
+    ((node,),) = (one["select_list"] for one in statements(f"SELECT {text}"))
+
+    def shape(one):
+        named = one.get("function_name"), one.get("column_names"), one.get("literal")
+        return one["class"], *named, *map(shape, children(one))
+
+    again = syntax_tree._written_in_parts([node])
+    ((found,),) = (one["select_list"] for one in statements(f"SELECT {again}"))
+    assert shape(found) == shape(node)
+    assert "_part1_" not in again

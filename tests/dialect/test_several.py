@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.errors import EngineError, SqlError
+from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.release.processed_release import ProcessedRelease
 
 ROWS = pa.table({"id": list(range(3000)), "year": [2020, 2021, 2022] * 1000, "v": [1.0, 2.0, 3.0] * 1000})
@@ -95,6 +95,23 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
     assert len(reading) == 2
 
 
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", "-1"), "epsilon must be greater than 0"),
+        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", delta="0"), "needs a delta"),
+        (dp("year, SUM(w, contribution_bounds_per_group => (0, 1)) AS n FROM @ GROUP BY year"), "'w'"),
+        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", source="others"), "others"),
+        (dp("year, COUNT(*) AS m FROM @ GROUP BY year"), 'b.n|Table "b"'),
+    ],
+)
+def test_all_is_checked_before_anything_is_read(second: str, says: str, reading: list[str]) -> None:
+    text = f"WITH a AS ({dp(BY_YEAR)}), b AS ({second}) SELECT a.n - b.n AS d FROM a JOIN b USING (year)"
+    with pytest.raises(QueryError, match=says):
+        ask(text)
+    assert not reading
+
+
 # Public tables.
 
 
@@ -124,6 +141,30 @@ def test_views_over_private_tables_are_private(tmp_path: Path) -> None:
         ask(text)
 
 
+@pytest.mark.noise_cannot_matter("only names are compared")
+def test_a_catalog_says_what_is_public() -> None:
+    catalog = sf.catalog(
+        {
+            "tables": {
+                "visits": {"source": ROWS, "privacy_unit": "id"},
+                "people": {"source": ROWS, "privacy_unit": "id"},
+                "towns": {"source": TOWNS, "public": True},
+            }
+        }
+    )
+    private = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6) year, COUNT(*) AS n FROM visits GROUP BY year"
+    release = sf.sql(f"SELECT label, n FROM ({private}) JOIN towns USING (year)", catalog=catalog)
+    assert release.to_arrow().schema.names == ["label", "n"]
+    with pytest.raises(SqlError, match="people is a private table"):
+        sf.sql(f"SELECT * FROM ({private}), people", catalog=catalog)
+    groups = private.replace("delta = 1e-6", "group_selection_strategy = PUBLIC_GROUPS")
+    groups = groups.replace("year, COUNT", "p.year, COUNT").replace("BY year", "BY p.year")
+    joined = "visits RIGHT OUTER JOIN (SELECT DISTINCT year FROM towns) AS p ON visits.year = p.year"
+    release = sf.sql(groups.replace("FROM visits", f"FROM {joined}"), catalog=catalog)
+    assert release.to_arrow()["year"].to_pylist() == [2020, 2021, 2023]
+    assert release.spent == (1.0, 0.0)
+
+
 # Groups of a public table.
 
 GROUPS = dp("p.year, COUNT(*) AS n FROM @ RIGHT OUTER JOIN (SELECT DISTINCT year FROM towns) AS p ON @.year = p.year GROUP BY p.year",
@@ -139,6 +180,20 @@ def test_null_equals_nothing(public: list[int | None]) -> None:
     release = sf.sql(GROUPS, tables={"visits": rows, "towns": towns})
     expected = [{"year": 2020, "n": 1000}, {"year": None, "n": 0}][: len(public)]
     assert release.to_arrow().to_pylist() == expected
+
+
+def test_too_many_public_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.engines.duckdb.post_processing.MAX_GROUPS", 2)
+    with pytest.raises(SqlError, match="more than 2 groups"):
+        sf.sql(GROUPS, tables={"visits": ROWS, "towns": sf.public(TOWNS)})
+
+
+def test_errors_in_what_gives_the_groups_are_placed_and_come_before_reading(reading: list[str]) -> None:
+    bad = GROUPS.replace("DISTINCT year FROM", "DISTINCT label + 1 AS year FROM")
+    with pytest.raises(SqlError, match="groups of the public table") as caught:
+        sf.sql(bad, tables={"visits": ROWS, "towns": sf.public(TOWNS)})
+    assert "'d'" not in str(caught.value)
+    assert not reading
 
 
 # Long and deep texts.

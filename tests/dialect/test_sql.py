@@ -159,6 +159,23 @@ def test_different_values(function: str) -> None:
     assert found == BY_YEAR.bound(groups=1).agg(count_distinct_city=counted).query
 
 
+@pytest.mark.parametrize("clause", ["DIFFERENTIAL_PRIVACY", "ANONYMIZATION"])
+def test_limits_of_rows(clause: str) -> None:
+    older = clause == "ANONYMIZATION"
+    count = "ANON_COUNT(*)" if older else "COUNT(*)"
+    bounded = f"{count[:-1]}{' CLAMPED BETWEEN 0 AND 2' if older else f', {G}'.replace('30', '2')})"
+    total = asked(f"year, {count} AS n", options="max_rows_contributed = 5", clause=clause)
+    assert total == BY_YEAR.bound(total_rows=5).agg(n=sf.count()).query
+    for select, options in (
+        (bounded, ""),
+        (count, "max_rows_per_group = 2"),
+        (bounded, "max_rows_per_group = 2"),
+    ):
+        assert parse(dp(f"year, {select}", options=options, clause=clause)).rows == 2
+    for options in ("max_rows_contributed = 5", "max_rows_per_group = 3"):
+        assert refused(dp(f"year, {bounded}", options=options, clause=clause)) == "2"
+
+
 def test_whole_example() -> None:
     query = parse(
         "select with differential_privacy options (EPSILON = .5, delta = 1E-6, privacy_unit_column = p.id,\n"
@@ -204,6 +221,21 @@ def test_sources(written: str, source: str, alias: str | None) -> None:
     assert (query.source, query.tables.alias) == (source, alias)
 
 
+def test_same_expression_is_derived_once() -> None:
+    found = opened(dp(f"year, AVG(docvis * 2, {R}) AS m, SUM(DOCVIS*2, {R}) AS s"))
+    assert found.table._steps == (Derive("_value_1", "docvis * 2"),)
+    assert {a.column for _, a in found.aggregates} == {"_value_1"}
+    texts = parse(dp("COUNTIF(city = 'a') AS a, COUNTIF(city = 'A') AS b, COUNTIF(CITY = 'a') AS c", ""))
+    assert [text for _, text in texts.derived] == ["city = 'a'", "city = 'A'"]
+
+
+def test_generated_names_do_not_clash() -> None:
+    table = sf.scan(pa.table({"id": [1], "_value_1": [1.0], "x": [1.0]}), privacy_unit="id")
+    for select in (f"AVG(x + 1, {R}) AS a, AVG(_value_1, {R}) AS b", f"AVG(x + 1, {R}) AS a"):
+        (step,) = opened(dp(select, ""), table).table._steps
+        assert step.expression == "x + 1" and step.name not in table.schema
+
+
 def test_a_key_may_hide_a_source_column() -> None:
     found = opened(dp(f"age // 10 AS age, AVG(age, {R}) AS a, AVG(age + 1, {R}) AS b", "GROUP BY 1"))
     *early, last = found.table._steps
@@ -214,6 +246,23 @@ def test_a_key_may_hide_a_source_column() -> None:
     first, second, third, fourth = swapped._steps
     assert (first.expression, second.expression) == ("age", "year") and swapped.keys == ("year", "age")
     assert third == Derive("year", f'"{first.name}"') and fourth == Derive("age", f'"{second.name}"')
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "list_max(list_transform([age, docvis], lambda x: x + 1))",
+        "{'a': age}['a']",
+        "'a\\' || city",
+        "$$GROUP BY$$ || city",
+        "regexp_matches(city, 'GROUP BY|\\d''') and a IS DISTINCT FROM b",
+    ],
+)
+def test_row_expressions_are_duckdb_text(expression: str) -> None:
+    query = parse(
+        dp(f"AVG({expression}, {R}) AS a, {expression} AS k", f"WHERE {expression} GROUP BY {expression}")
+    )
+    assert query.where == expression and {e for _, e in query.derived} == {expression}
 
 
 # Numbers are exact.
@@ -325,6 +374,25 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "marked"), REFUSED, ids=range(len(REFUSED)))
 def test_refusals(text: str, marked: str) -> None:
     assert refused(text) == marked
+
+
+KEYS = ["*", "people.*", "DISTINCT year", "AS STRUCT year", "year", "id, COUNT(*)", "year AS ID, COUNT(*)"]
+
+ANONYMIZED = [
+    "COUNT(*)",
+    "HISTOGRAM(x, [0, 1])",
+    "ANON_SUM(x)",
+    f"ANON_SUM(x, {G})",
+    "ANON_SUM(x CLAMPED BETWEEN 3 AND 1)",
+    "ANON_COUNT(* CLAMPED BETWEEN 1 AND 2)",
+]
+
+
+def test_keys_are_not_the_privacy_unit_and_older_calls_are_for_the_older_clause() -> None:
+    for select in KEYS:  # nor all columns, nor without anything that is asked of the groups
+        refused(dp(select, "GROUP BY 1"))
+    for select in ANONYMIZED:
+        refused(dp(f"year, {select}", clause="ANONYMIZATION"))
 
 
 def test_no_aggregate_hides_in_a_row_expression() -> None:

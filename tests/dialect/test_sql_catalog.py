@@ -111,6 +111,16 @@ def test_the_same_question(what):
     assert asked(left_out) == asked(said, None)
 
 
+@pytest.mark.parametrize(
+    "columns", ["year + 1 AS year", "year, age", "year, age // 10 AS decade", "city || 'x'", "-year AS city"]
+)
+def test_groups_of_anything_else_are_chosen(columns):
+    keys = f"{columns}, COUNT(*) AS n"
+    with pytest.raises(SqlError, match="groups are chosen privately, which needs a delta"):
+        asked(text(keys, rest="GROUP BY ALL"))
+    assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
+
+
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [
@@ -159,3 +169,15 @@ def test_refused_with_its_place(what):
     assert words in " ".join(message)
     start = marks.index("^")
     assert line[start : start + marks.count("^")].startswith(marked)
+
+
+def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another():
+    """Both have an age, of which one is declared; and which is meant is said by its table's name."""
+    tables = {"o": {"source": ROWS, "privacy_unit": "id"}, "p": VISITS}
+    catalog = sf.catalog({"tables": tables})
+    join = "FROM o JOIN p ON o.id = p.id"
+    given = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_per_group = 1)"
+    for column in ("o.age", "age"):
+        with pytest.raises(SqlError, match="without bounds"):
+            parse(f"{given} SUM({column}) AS s {join}", catalog)
+    assert parse(f"{given} SUM(p.age) AS s {join}", catalog).aggregates[0][1].upper == 120

@@ -5,6 +5,8 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.dialect import parse
+from sfumato.errors import QueryError, SqlError
 from sfumato.testing import noise_free
 from tests.support.tiers import one_in
 
@@ -80,3 +82,33 @@ def test_rows_are_those_of_duckdb(columns, behind):
     # Public groups without rows are there too.
     empty = [r for r in found.to_pylist() if r["n"] == 0]
     assert rows(found) == sorted([*rows(expected), *map(repr, empty)])
+
+
+@pytest.mark.parametrize(
+    "columns, behind, message",
+    [
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town) + 1", "nothing behind it"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY CUBE (1, 2, 1, 2, 1, 2, 1)", "more than 64 sets"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY " + "GROUPING SETS (" * 12 + "1" + ")" * 12, "nested too deeply"),
+        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, 2, p.town)", "named twice"),
+        ("p.region, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town)", "not selected"),
+        ("p.region, p.town, GROUPING(p.town) AS g, COUNT(*)", "GROUP BY p.region, p.town", "is for GROUP BY ROLLUP"),
+        ("p.region, p.town, GROUPING(n) AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
+        ("p.region, p.town, COUNT(DISTINCT id) AS n", "GROUP BY ROLLUP (1, 2)", "do not add up"),
+        ("p.region, p.town, MEDIAN(price, contribution_bounds_per_row => (0, 4)) AS n", "GROUP BY CUBE (1, 2)", "totals are of"),
+        ("p.region AS grouping, p.town, COUNT(*)", "GROUP BY ROLLUP (1, 2)", "grouping"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(columns, behind, message):
+    with pytest.raises(QueryError, match=message):
+        asked(columns, behind)
+
+
+def test_groups_that_are_chosen_privately_are_refused():
+    with pytest.raises(SqlError, match="totals need all groups"):
+        parse(
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, privacy_unit_column = id) "
+            "region, COUNT(*) FROM visits GROUP BY ROLLUP (region)"
+        )
+    with pytest.raises(SqlError, match="before they are grouped"):
+        asked("p.region, p.town, COUNT(*)", "WHERE GROUPING(region) = 1 GROUP BY ROLLUP (1, 2)")
