@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+HALF = ("audited_mechanisms:half_noise", "--epsilon", "1")
 MODULE = """
 from sfumato.noise import Laplace, SeededWords
 
@@ -29,6 +30,19 @@ def half_noise(dataset, size):
 
 def colours(dataset):
     return "\\x1b[31m" if dataset else "no"
+
+
+def too_few(dataset, size):
+    return [0.0]
+
+
+def changes(dataset):
+    dataset.append(1.0)
+    return 0.0
+
+
+def raising(dataset):
+    raise ValueError("no")
 
 
 def interrupted(dataset):
@@ -59,6 +73,39 @@ def test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints(folder, ru
     names: dict[str, object] = {}
     exec(f"from sfumato.audit import *\n{statement}\nreport = {call}", names)
     assert names["report"].violated
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("options", "claim"),
+    [
+        (("--epsilon", "1/4", "--delta", "1e-6"), "epsilon = 0.25, delta = 1e-06"),
+        (("--zcdp", "0.02", "--neighbors", "change-one"), "zCDP with rho = 0.02"),
+        (("--gaussian", "0.1"), "Gaussian DP with mu = 0.1"),
+        (("--epsilon", "0.25", "--method", "histogram"), "epsilon = 0.25"),
+    ],
+)
+def test_claims_datasets_and_methods(folder, run, options, claim):
+    done = run("audit", HALF[0], *options)
+    assert done.exit_code == 1 and claim in done.stdout, done.output
+    assert ("histogram" in options) == ("no exact rate" in done.stdout)
+
+
+def test_a_file_that_cannot_be_written_does_not_cost_the_verdict(folder, run, monkeypatch):
+    def gone(*_):
+        raise OSError(2, "No such file or directory", "report.html")
+
+    monkeypatch.setattr("sfumato.audit.report.replacing", gone)
+    done = run("audit", *HALF, "--output", "report.html")
+    assert done.exit_code == 2
+    assert done.stdout.startswith("VIOLATED") and "report.html: No such file" in done.stderr
+
+
+@pytest.mark.long
+def test_mechanisms_that_cannot_be_judged_are_exit_code_2(folder, run):
+    for name in ("too_few", "changes", "raising"):
+        done = run("audit", f"audited_mechanisms:{name}", *HALF[1:])
+        assert done.exit_code == 2 and "NOTHING FOUND" not in done.stdout, name
 
 
 @pytest.mark.long

@@ -2,10 +2,13 @@
 
 import csv
 import json
+import os
 import re
 import runpy
 import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -202,6 +205,29 @@ def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(visits, owner):
     told = line(owner("budget", "create", "hospital", "--epsilon", "2", code=2))
     assert "already" in told and "Add --replace to change its cap" in told
     assert "2, 0" in owner("budget", "create", "hospital", "--epsilon", "2", "--period", "year", "--replace")
+
+
+def test_what_is_no_budget_makes_no_ledger(tmp_path, owner, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    create = ("budget", "create", "x", "--epsilon", "1")
+    owner("budget", "show", code=1)
+    for given, code in (("--delta", "3"), 2), (("--period", "day"), 2), (("--ledger", "none/b.db"), 1):
+        owner(*create, *given, code=code)
+    assert "hunter2" not in owner(*create, "--ledger", "mysql://a:hunter2@h/d", code=2) and not os.listdir()
+
+
+def test_the_journal_is_verified_with_a_head_that_was_kept(ledger, owner):
+    ledger.budget("hospital", "ann").spend("1/4")
+    first = owner("journal", "verify")
+    head = first.splitlines()[-1].removeprefix("head ")
+    assert "is whole: 3 lines" in first and "Not compared with an earlier head" in first
+    assert head == ledger.journal.head
+    ledger.budget("hospital", "ann").spend("1/2")
+    told = owner("journal", "verify", "--head", head)
+    assert "is whole: 4 lines" in told and "Not compared" not in told and "stay spent: " in told
+    with closing(sqlite3.connect("budget.db")) as changed, changed:
+        changed.execute("UPDATE sfumato_journal SET content = replace(content, 'ann', 'bob') WHERE id = 3")
+    assert "- line 3 is not what was written" in owner("journal", "verify", "--head", head, code=1)
 
 
 # The journal.

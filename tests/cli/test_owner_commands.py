@@ -1,6 +1,7 @@
 """`sfumato check`, `analyze`, `advise` and `verify`: what they find in real files, and verdicts as exit codes."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato.cli.options import ExitCode
+from sfumato.engines import question_check
 from tests.support.commands import query, refused
 
 pytestmark = pytest.mark.noise_cannot_matter("costs, verdicts and files are looked at, no noisy number")
@@ -49,6 +51,17 @@ def test_rows_are_checked(catalog, run):
     assert "columns.visits: 384 rows outside 0 to 5.5" in done.stdout
 
 
+@pytest.mark.long
+def test_queries_are_checked(catalog, run, monkeypatch):
+    given = ("check", "query.sql", "--splits", "1", "--removed", "1")
+    done = run(*given)
+    assert done.exit_code == ExitCode.DONE and "split 1: " in done.stdout, done.output
+    assert "for 1 unit, one at a time, exact numbers move by at most 1 of" in done.stdout
+    monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
+    done = run(*given)
+    assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
+
+
 # Analyze.
 
 
@@ -70,6 +83,7 @@ BY_YEAR = (
     "SELECT WITH DIFFERENTIAL_PRIVACY {} year, COUNT(*) AS n, AVG(visits) AS mean FROM visits GROUP BY year"
 )
 PEOPLE = "SELECT WITH DIFFERENTIAL_PRIVACY {} COUNT(DISTINCT id) AS people FROM visits"
+
 LEFT = "OPTIONS (confidence = 0.95)"  # epsilon is what advice divides
 
 
@@ -82,6 +96,13 @@ def advised(visits):
         '[tables.others]\nsource = "people.parquet"\nprivacy_unit = "age"\n'
     )
     return "catalog.toml"
+
+
+def test_advised_numbers_are_rounded_down():
+    from sfumato.cli.advise_command import _down
+
+    for number in (Fraction(2, 3), Fraction(10), Fraction(1, 3_000_000), Fraction(8, 9), Fraction(1, 7)):
+        assert number * (1 - Fraction(1, 10**8)) < Fraction(_down(number)) <= number
 
 
 ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
@@ -103,6 +124,36 @@ ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
 def test_what_is_wrong_is_said_before_a_look(given, says, advised, run, monkeypatch):
     monkeypatch.setattr("sfumato.release.release.Release.to_arrow", lambda self: pytest.fail("it looked"))
     refused(run("advise", "-c", advised, *given, columns=300), 2, says)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (ASKED, ("--errors", "--simultaneous")),
+        pytest.param(query("'=' || year AS \"=k\", COUNT(*) AS n"), ("--quiet",), marks=pytest.mark.long),
+        pytest.param(query("APPROX_TOP_COUNT(year, 2)", groups=False).replace(", max_rows_per_group = 1", ""), (), marks=pytest.mark.long),
+        pytest.param(COUNT + " ORDER BY n DESC LIMIT 2", (), marks=pytest.mark.long),
+    ],
+    ids=["errors", "formulas", "largest", "around"],
+)  # fmt: skip
+def test_a_release_and_its_receipt(text, more, visits, run):
+    files = ["a.parquet", "a.csv", "a.json"]
+    done = run(
+        "sql", text, *(word for name in files for word in ("-o", name)), "--receipt", "receipt.json", *more
+    )
+    assert done.exit_code == 0, done.output
+    for name in files:
+        found = run("verify", "receipt.json", name)
+        assert found.exit_code == ExitCode.DONE and f"{name} agrees with the receipt: " in found.stdout, (
+            found.output
+        )
+        assert "Spent: epsilon 1" in found.stdout and "not signed" in found.stdout
+    if text == ASKED:
+        assert json.loads(Path("receipt.json").read_text())["plan"]["table"]["name"] == "visits.parquet"
+    if "=k" in text:
+        written = Path("a.csv").read_text()
+        assert '"\'=k","n"\n' in written and '\n"\'=1984"' in written and '\n"=' not in written
 
 
 # Verify.

@@ -1,7 +1,9 @@
 """A chain of calls through a client is the same query, with the same mistakes, as in the process of the rows; whoever is in the tables."""
 
+import inspect
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,12 +11,24 @@ import pytest
 
 import sfumato as sf
 from sfumato.api.largest_groups import Top
+from sfumato.api.question import Question
+from sfumato.api.table import Table
+from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import ParameterError, QueryError, RefusalError, UnknownNameError
+from sfumato.query.aggregates import FUNCTIONS
+from sfumato.query.aggregates.aggregate import call_of
+from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.canonical_form import canonical, canonical_top
 from sfumato.service import wire_format
 from sfumato.service.analyst_catalog import (
+    OF_PUBLIC,
+    OF_QUESTIONS,
+    OF_RELEASE,
+    OF_TABLES,
+    OF_TOP,
     read_chain_query,
 )
+from tests.support import python_queries
 from tests.support.hostile_requests import NEVER, bodies
 from tests.support.python_queries import CHAINS, LEFT, PRIVATE, TABLES, neighbours
 from tests.support.service import LocalClient, LocalService
@@ -114,6 +128,46 @@ def test_nothing_is_sent_or_charged_before_a_release(service):
         asked._local.release(epsilon=1).to_arrow()
     dummy = ann.table("visits").dummy().agg(n=sf.count_units()).release(epsilon=1)
     assert "of made-up rows" in repr(dummy) and ann.spent.epsilon == before + 1
+
+
+@SILENT
+def test_options_of_a_release_are_sent(service):
+    ann = LocalClient(service)
+    given = {"epsilon": "0.5", "delta": "1e-9", "noise": "gaussian"}
+    ann.table("people").agg(n=sf.count_units()).release(**given, dummy=True)
+    assert ann.sent[-1][0] == "/v1/release" and ann.sent[-1][1]["options"] == given
+
+
+def test_methods_and_functions_that_are_admitted():
+    for far, near, named in (
+        (RemoteTable, Table, OF_TABLES),
+        (RemotePublicTable, PublicTable, OF_PUBLIC),
+        (RemoteQuestion, Question, OF_QUESTIONS),
+    ):
+        for name in named:
+            signatures = [
+                {n: (p.kind, p.default) for n, p in inspect.signature(getattr(one, name)).parameters.items()}
+                for one in (far, near)
+            ]
+            assert signatures[0] == signatures[1], name
+    public = {name for name in vars(Table) if not name.startswith("_") and callable(getattr(Table, name))}
+    assert public - set(OF_TABLES) == {"dummy", "for_analysts"}
+    for of, names in ((Question, OF_RELEASE), (Top, OF_TOP)):
+        here = {"self", "budget", "unsafe_words", "confidence", "share"}
+        assert set(inspect.signature(of.release).parameters) - here == set(names)
+    assert call_of(sf.mean("v")).function == "mean"
+    text = Path(python_queries.__file__).read_text()
+    assert not {function.__name__ for function in FUNCTIONS if f"sf.{function.__name__}(" not in text}
+
+
+def test_a_recording_keeps_its_arguments(service):
+    ranks, keys = [0.25, 0.75], ["Ulm"]
+    grouped = LocalClient(service).table("visits").group_by("town", keys=keys).bound(groups=1, rows=1)
+    query = grouped.agg(q=sf.quantiles("v", ranks))
+    ranks.append(0.5)
+    keys.append("Bonn")
+    sent = json.dumps(query._sent({"epsilon": 1}))
+    assert "0.5" not in sent and "Bonn" not in sent
 
 
 def test_what_cannot_be_asked_through_a_client(service, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from sfumato.client import connect
 from sfumato.errors import EngineError
+from sfumato.service.openapi import PATHS
 
 pytestmark = [pytest.mark.long, pytest.mark.noise_cannot_matter("it looks at what is printed")]
 
@@ -113,3 +114,8 @@ def test_the_example_in_one_command(tmp_path: Path) -> None:
         process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def test_the_paths_of_the_page_are_there() -> None:
+    named = set(re.findall(r"`(/[\w/{}.]+)", PAGE))
+    assert len(named) > 7 and named <= set(PATHS)

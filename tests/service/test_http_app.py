@@ -17,7 +17,8 @@ from sfumato.service.analyst_catalog import AnalystsCatalog
 from sfumato.service.answer_formats import ABOUT, ARROW, CSV, JSON
 from sfumato.service.monitoring import LOG, Lines, Metrics, digest
 from sfumato.service.query_service import failed
-from tests.support.service import COUNT, OPTIONS, QUERY, VISITS, LocalService
+from sfumato.service.server import PAGE
+from tests.support.service import COUNT, OPTIONS, QUERY, SECRET, VISITS, LocalService
 
 EXACT = QUERY.replace("epsilon = 1", "epsilon = 1000000")
 SURE = pytest.mark.flakiness(k=100, because="noise of 1e-4 or less rounds to 0 in counts")
@@ -198,6 +199,20 @@ def test_tables_are_open_for_releases_alone(service):
             exact()
 
 
+def test_the_openapi_document_has_the_paths_that_there_are(service):
+    document = service.http.get("/openapi.json").json()
+    routes = {
+        (r.path, method.lower()) for r in service.app.routes for method in r.methods if method != "HEAD"
+    }
+    described = {(path, method) for path, methods in document["paths"].items() for method in methods}
+    assert described == routes - {("/", "get"), ("/page/{name}", "get")}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            free = not operation["security"]
+            assert service.http.request(method, path).status_code == (200 if free else 401)
+            assert free or {"400", "401", "500"} <= set(operation["responses"])
+
+
 def test_metrics_are_for_owners_and_name_nobody(service):
     service.get("/v1/tables")
     service.get("/v1/nothing")
@@ -261,6 +276,16 @@ def test_the_policy_of_the_page_is_strict(service, path):
     assert headers["x-frame-options"] == "DENY" and headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
     assert "set-cookie" not in headers and "access-control-allow-origin" not in headers
+
+
+def test_files_of_the_page(service):
+    media = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+    for path in PAGE.iterdir():
+        found = service.http.get(f"/page/{path.name}")
+        assert found.status_code == 200 and found.headers["content-type"].startswith(media[path.suffix])
+        assert found.content == path.read_bytes() and SECRET not in found.text
+    for name in ("nothing.js", "..%2fapp.py", "__init__.py", "page.css%00", "page.js/", ".", "%2e%2e"):
+        assert service.http.get(f"/page/{name}").status_code == 404
 
 
 def test_sizes_and_budgets_of_a_preview_are_limited(service):

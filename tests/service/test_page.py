@@ -3,6 +3,9 @@
 `SFUMATO_PICTURES=1 pytest -m long tests/service/test_page.py` writes the pictures of docs/serve.md anew.
 """
 
+import ast
+import csv
+import io
 import json
 import re
 import subprocess
@@ -14,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sfumato.service.answer_formats import CSV, JSON, Answer, encoded
 from sfumato.service.query_service import QueryService
 from sfumato.service.server import PAGE
 from tests.support.browser import program
@@ -74,6 +78,33 @@ def test_ask_and_see(browser, clinic, tmp_path):
     tab.reload()
     tab.wait("!document.getElementById('answer').hidden")
     assert text(tab, "#answer") == before and clinic.budgets.charged_by("ann").spent == (1, 0)
+
+
+@pytest.mark.long
+def test_two_tabs_run_out_of_one_budget(browser, clinic):
+    one, other = entered(browser, clinic, "bob"), entered(browser, clinic, "bob")
+    for tab in (one, other):
+        write(tab, COUNT.format(0.6))
+        assert priced(tab) == "Ask, and spend epsilon 0.6"
+    one.click("#release")
+    answered(one)
+    other.click("#release")
+    other.wait("!document.getElementById('error').hidden")
+    assert "more than is left" in text(other, "#error-text")
+    other.wait("/0.4 of 1 left/.test(document.getElementById('left').textContent)")
+    assert "n, visits" in text(other, "#history") and other.evaluate("document.getElementById('answer').hidden")  # fmt: skip
+    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.6)
+    # Two clicks on one button ask once.
+    write(other, COUNT.format(0.3))
+    priced(other)
+    other.evaluate("document.getElementById('release').click(); document.getElementById('release').click()")
+    answered(other)
+    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.9)
+    # What one spends, the other sees when it is looked at again.
+    one.send("Page.bringToFront")
+    one.wait("/0.1 of 1 left/.test(document.getElementById('left').textContent)")
+    assert "cleo" not in text(one, "body") and "ann" not in text(one, "#history")
+    harmless(other, clinic)
 
 
 @pytest.mark.long
@@ -146,6 +177,9 @@ def test_names_and_values_are_no_markup(browser, tmp_path):
         assert any("Content Security Policy" in one for one in tab.complaints)
 
 
+MODULES = "const load = (name) => import(new URL(`page/${name}.js`, location.href).href);"
+
+
 @pytest.mark.long
 def test_whoever_comes_next_sees_nothing(browser, clinic):
     tab = entered(browser, clinic, "fay")
@@ -173,6 +207,41 @@ def test_whoever_comes_next_sees_nothing(browser, clinic):
         tab.type(odd)
         tab.key("Enter")
         tab.wait("/no such token|16 kB|status 4/.test(document.getElementById('sign-in-error').textContent)")
+    harmless(tab, clinic)
+
+
+NASTY = [
+    "SELECT 1", 'x"', '"""', "a\\", "\\n", "it's", "𝒟\u2028\u0085", "\ttab\r\nline", "{}%s", 'end"""', "\u202e", "'''", "\\" * 3,
+    '\\"""', "#", "\\N{DIGIT ONE}", "\u0001",
+]  # fmt: skip
+
+
+@pytest.mark.long
+def test_programs_and_tables_of_anything(browser, clinic):
+    tab = browser.tab(clinic.url)
+    for sql in NASTY:
+        told = tab.evaluate(
+            f"(async () => {{ {MODULES} return (await load('sql')).python({json.dumps(sql)}, 'http://a/'); }})()"
+        )
+        calls = [one for one in ast.walk(ast.parse(told)) if isinstance(one, ast.Call)]
+        (found,) = [one.args[0] for one in calls if ast.unparse(one.func) == "service.sql"]
+        assert isinstance(found, ast.Constant) and found.value.strip("\n") == sql.replace("\r\n", "\n")
+    # Tables are written as the service writes them, and hold no formulas of a spreadsheet.
+    names = pa.array(['x"y', "-1", None, "=1+1\n"])
+    columns = {
+        '=a,"b': names,
+        "n": pa.array([2**62 + 1, -(2**63), 0, None]),
+        "b": pa.array([True, False, None, True]),
+    }
+    made = Answer(pa.table(columns), {"n": pa.chunked_array([[1.5, 2.0, None, 4.0]])}, ('=a,"b',), {})
+    data = json.dumps(encoded(made, JSON).decode())
+    ours = tab.evaluate(
+        f"(async () => {{ {MODULES} const d = (await load('service')).parsed({data}); "
+        "return (await load('answer')).csv(d, d.columns.map((c) => c.name)); })()"
+    )
+    read = [list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encoded(made, CSV).decode())]
+    assert [row[0] for row in read[0]] == ["'=a,\"b", 'x"y', "'-1", "", "'=1+1\n"]
+    assert [row[:2] + row[3:] for row in read[0]] == [row[:2] + row[3:] for row in read[1]]
     harmless(tab, clinic)
 
 

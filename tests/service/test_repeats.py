@@ -143,6 +143,14 @@ def test_another_query_is_paid_and_one_of_the_same_meaning_is_not(shop):
         assert shop.told(**other) is None and shop.repeats(**other) is None and shop.paid == number, other
 
 
+@pytest.mark.long
+def test_bounds_that_are_found_are_no_bounds_that_somebody_asked_for(shop):
+    """What finds its bounds is known by its text."""
+    assert shop.repeats(MEAN) is None and shop.repeats(f"{MEAN} ") is None
+    given = MEAN.replace(", auto_bounds = TRUE", "")
+    assert shop.repeats(given.replace("AVG(v)", "AVG(v, contribution_bounds_per_row => (0, 1))")) is None
+
+
 def test_other_data_is_another_query(shop, tmp_path_factory, monkeypatch):
     shop.asks()
     (shop.folder / "other.csv").write_text(ROWS)

@@ -14,10 +14,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import sfumato as sf
 from sfumato.api.question import Question
 from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import FUNCTIONS
+from sfumato.query.tables.public_table import PublicTable
 from sfumato.service.analyst_catalog import OF_PUBLIC, OF_QUESTIONS, OF_RELEASE, OF_TABLES, OF_TOP
 from sfumato.service.query_service import QueryRequest, QueryService
 from tests.support.hostile_requests import STATEMENTS, texts
@@ -177,6 +179,20 @@ def test_hostile_texts(marked, tmp_path, step):
     for i, text in enumerate([*STATEMENTS, *texts(tmp_path)[::step]]):
         path = "/v1/ask" if i % 2 else "/v1/release"
         unmarked(marked.post(path, sql=text.replace("\ud800", ""), **({"units": []} if i % 2 else {})), text)
+
+
+def test_reprs_of_a_catalog_s_tables_have_its_names(marked):
+    catalog = marked.catalog
+    made: list[Any] = [
+        catalog.table("visits"),
+        catalog.table("again").filter("age > 3"),
+        catalog.public("towns"),
+    ]
+    made += [made[0].agg(n=sf.count()), made[0].top("year", k=2), made[0].join(made[2], on="town")]
+    for one in made:
+        assert MARK not in repr(one) + str(one) + sf.errors.shown(one)
+    assert sf.errors.shown(made[0]) == "the table 'visits'" and isinstance(made[2], PublicTable)
+    assert sf.errors.shown(made[2]) == "the public table 'towns'" and sf.errors.shown(made[3]) == "a Question"
 
 
 def test_the_net_below_all_messages(tmp_path, monkeypatch):

@@ -93,6 +93,10 @@ def test_a_fault_is_raised_at_its_pace_too(workers):
     assert isinstance(found, Unexpected) and workers.slept == [0.5] and not workers.killed
 
 
+def test_a_worker_that_is_gone_before_it_begins_loses_no_query(workers):
+    assert [one.status for one in run(workers, "gone")] == [200] and workers.killed == 1
+
+
 def test_a_worker_that_is_not_ready_in_time_costs_nothing(workers, monkeypatch):
     monkeypatch.setattr(Process, "slow", True)
     (found,) = run(workers, "")
