@@ -86,6 +86,10 @@ FAULTS = [
           "rest = self.solution - ", "rest = 0 * self.solution - ", "tests/query/test_cross.py::test_bars_hold_as_often_as_they_say[gaussian]"),
     Fault("the bar of a correlation takes the variances for exact", "query/aggregates/regression.py",
           "below[name] = below.get(name, 0.0) + factor * weight", "below[name] = below.get(name, 0.0) + factor * weight * (name in self.signs)", "tests/query/test_cross.py::test_bars_hold_as_often_as_they_say[gaussian]"),
+    Fault("the bar of a quantile takes the outer places for exact", "plan/quantile_candidates.py",
+          "wide = SPREAD * ranks + y", "wide = 0 * y", "tests/plan/test_quantiles.py::test_bars_of_chosen_places_hold_as_often_as_they_say"),
+    Fault("the bar of a quantile reaches to the outer places", "query/aggregates/quantile_aggregates.py",
+          "reach = np.where(near, share", "reach = np.where(near & False, share", "tests/plan/test_quantiles.py::test_bars_of_chosen_places_hold_as_often_as_they_say"),
     # Questions that are refused.
     Fault("groups may be those of the unit itself", "api/table.py",
           "            if key == self.unit:\n", "            if False:\n", "tests/api/test_refusals.py::test_what_cannot_be_is_refused_before_anything_is_read_or_drawn[key]"),

@@ -118,7 +118,7 @@ def chosen_of(ranks, rows, whole=False):
     near.sort(axis=1)
     margin = np.minimum(-near[:, 0], near[:, 2]) + rng.normal(0, 0.3 * deviation, n)
     e = ChosenQuantile("q", "n", total="x", margin="m", lower=-1e9, upper=1e9, whole=whole, rank=0.5)
-    chosen = {"x": Places(near[:, None, :], shift)}
+    chosen = {"x": Places(near[:, None, :], shift, 1.0)}
     values = {"m": margin, "n": np.full(n, rows * shift)}
     found = e.value(NoisyNumbers(values, {}, {}, {}, chosen))
     return np.sqrt((found**2).mean()) / deviation

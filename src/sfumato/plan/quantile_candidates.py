@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoic
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
+from sfumato.query.aggregates.quantile_aggregates import is_balanced
 from sfumato.transformations import Leaves, Margin, Statistic
 
 # The share of epsilon that places are chosen with: beside other outputs, where units may be in all groups or
@@ -39,6 +40,8 @@ EXTREME = Fraction(3, 4)
 # Places are chosen near multiples of 2^-20, so that distances are whole numbers of 64 bits; an error bar is
 # of the rank that was asked.
 RANK_BITS = 20
+# The law of a quantile's error has so many nodes for each of four numbers, and is used down to this failure.
+NODES, RARE = 17, 0.005
 # As powers of ten, of both sides: noise is lower than its mean by so much once in 40 times.
 _ONCE_IN_40 = Fraction(13, 10)
 
@@ -50,10 +53,24 @@ class Places:
     Args:
         places: float64 of shape (groups, ranks, 3), rising along the last axis; or of 1 in place of 3.
         aimed: how many rows from the rank the outer places were aimed.
+        scale: of the choice, in rows.
     """
 
     places: Floats
     aimed: float
+    scale: float
+
+    def reach(self, failure: float, outer: float) -> float:
+        """Return how far a quantile is off but with probability `failure`, over the outer places' distance.
+
+        Between the outer places values are spread evenly, and the middle one is `BALANCED` between them.
+
+        Args:
+            failure: where it is very small, all of the distance is returned.
+            outer: the weight of each outer place in the quantile.
+        """
+        errors = _errors(self.places.shape[1], round(self.aimed / self.scale, 3), outer)
+        return 1.0 if failure < RARE else float(errors[math.ceil((1 - failure) * len(errors)) - 1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,8 +187,8 @@ class Choice(Spelled):
         places, numbers = column.flatten()
         found = float64_values(places.flatten()).reshape(len(column), len(self.ranks), self.each)
         exact, each = Int128Array.from_arrow(numbers.flatten()), len(self.margins)
-        aimed = float(self.shift * self.leaves.coordinates[0].step)
-        return Places(found, aimed), [
+        step = self.leaves.coordinates[0].step
+        return Places(found, float(self.shift * step), float(self.scale * step)), [
             Int128Array(exact.high[i::each], exact.low[i::each]) for i in range(each)
         ]
 
@@ -297,6 +314,24 @@ def _largest(ranks: int, spread: int | None) -> tuple[Floats, Floats]:
         log += 2 * ranks * np.log(spread * ranks + y)
     share = np.exp(log - log.max())
     return y, share / share.sum()
+
+
+@lru_cache(1 << 8)
+def _errors(ranks: int, shift: float, outer: float) -> Floats:
+    """Return equally likely errors of a quantile by the law of its places, rising; args: as of `reach`.
+
+    Args:
+        ranks: how many there are.
+        shift: of the outer places, in scales.
+    """
+    y, share = _largest(ranks, SPREAD)
+    parts = (np.arange(NODES) + 0.5) / NODES
+    nodes, even = np.interp(parts, np.cumsum(share), y), 2 * parts - 1
+    y, low, here, high = (x.ravel() for x in np.meshgrid(nodes, even, even, even))
+    wide = SPREAD * ranks + y
+    first, middle, last = np.sort([low * wide - shift, here * y, high * wide + shift], axis=0)
+    errors = np.abs(middle + outer * (first - 2 * middle + last)) / (last - first)
+    return np.sort(errors[is_balanced(first, middle, last)])
 
 
 def _reach(ranks: int) -> float:

@@ -356,6 +356,16 @@ MANY, EVENLY = 7.0, 8.0
 EVENLY_UNCOUNTED = 2.0
 # What the middle one counts for; the outer ones, which are farther off, have the rest in equal parts.
 MIDDLE = 0.5
+OUTER = (1 - MIDDLE) / 2
+# Error bars follow from the law of three places where one outer place is so many times as far from the middle
+# as the other at most.
+BALANCED = 3.0
+
+
+def is_balanced(first: Floats, middle: Floats, last: Floats, times: float = BALANCED) -> NDArray[np.bool_]:
+    """Return whether the outer one of three places is at most so many times as far as the other one."""
+    before, after = middle - first, last - middle
+    return np.maximum(before, after) <= times * np.minimum(before, after)
 
 
 @dataclass(frozen=True)
@@ -394,21 +404,31 @@ class ChosenQuantile(Estimate):
         first, middle, last = self._places(numbers)
         if not self.margin:
             return middle
-        aimed, beyond = numbers.chosen[self.total].aimed, numbers.values[self.margin]
-        few, times = np.zeros(len(middle), bool), EVENLY_UNCOUNTED
-        if self.count:
-            few, times = self.counted(numbers) * builtins.min(self.rank, 1 - self.rank) < MANY * aimed, EVENLY
+        mean = first + MIDDLE * (middle - first) + OUTER * (last - first)
+        return np.clip(np.where(self._evenly(numbers), mean, middle), first, last)
+
+    def _evenly(self, numbers: NoisyNumbers) -> NDArray[np.bool_]:
+        """Return whether values between the outer places are many, and about evenly spread."""
+        first, middle, last = self._places(numbers)
+        aimed = numbers.chosen[self.total].aimed
+        times = EVENLY if self.count else EVENLY_UNCOUNTED
         # Where many rows have the same value two places are often the same, and their mean is no row's value.
-        before, after = middle - first, last - middle
-        even = np.maximum(before, after) <= times * np.minimum(before, after)
-        evenly = ~few & even & (beyond >= aimed / 2) & (first < last)
-        outer = (1 - MIDDLE) / 2
-        mean = first + MIDDLE * (middle - first) + outer * (last - first)
-        return np.clip(np.where(evenly, mean, middle), first, last)
+        even = is_balanced(first, middle, last, times) & (first < last)
+        return even & (numbers.values[self.margin] >= aimed / 2) & self._many(numbers, MANY)
+
+    def _many(self, numbers: NoisyNumbers, times: float) -> NDArray[np.bool_]:
+        """Return whether a rank has so many times the rows that places are aimed at, on both sides."""
+        if not self.count:
+            return np.ones(1, bool)
+        least = times * numbers.chosen[self.total].aimed
+        return self.counted(numbers) * builtins.min(self.rank, 1 - self.rank) >= least
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the outer chosen places if the quantile is surely between them."""
-        first, _, last = self._places(numbers)
+        """Return the interval of a quantile: from the law of its places where values are evenly spread.
+
+        Elsewhere it reaches to the outer places, or to the bounds where the quantile may be beyond these.
+        """
+        first, middle, last = self._places(numbers)
         if not self.margin:
             return Interval(np.full_like(first, self.lower), np.full_like(last, self.upper))
         # A law that is symmetric fails on one side half as often.
@@ -416,6 +436,15 @@ class ChosenQuantile(Estimate):
         over = numbers.noises.tolerance({self.margin: np.ones(1)}, both) if both < 1 else 0.0
         between = numbers.values[self.margin] - over > 0
         low, high = np.where(between, first, self.lower), np.where(between, last, self.upper)
+        chosen, value = numbers.chosen[self.total], self.value(numbers)
+        near = between & is_balanced(first, middle, last) & self._many(numbers, 1.0)
+        near &= numbers.values[self.margin] >= chosen.aimed / 2
+        share = np.where(self._evenly(numbers), chosen.reach(failure, OUTER), chosen.reach(failure, 0.0))
+        reach = np.where(near, share * (last - first), np.inf)
+        least, most = value - reach, value + reach
+        if self.whole:
+            least, most = np.floor(least), np.ceil(most)
+        low, high = np.maximum(low, least), np.minimum(high, most)
         # A value belongs to the nearest place, 2^-14 of its size away at most, or half of the finest step.
         return Interval(
             np.maximum(low - self._slack(low), self.lower), np.minimum(high + self._slack(high), self.upper)
