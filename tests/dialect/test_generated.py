@@ -91,11 +91,24 @@ def check_meaning(made: Made, of: Database) -> None:
     )
 
 
+def check_missing(made: Made, of: Database) -> None:
+    """Columns of which it is found that no value is missing have one in each row."""
+    table = made.chain(of.opened())
+    columns = [name for name, column in table.schema.items() if not column.missing]
+    found = table._engine.rows_after(table._part)
+    with found.source.session() as session:
+        found.source.load(session, [name for name, _ in found.source.columns])
+        kept = ", ".join(f'"{name}"' for name in columns) or "NULL AS none"
+        rows = session.execute(f"SELECT {kept} FROM ({found.after(found.source.relation)})").fetchall()
+    assert not columns or not any(value is None or value != value for row in rows for value in row), made.told
+
+
 def judge(chance: random.Random) -> None:
     of = database(chance)
     made = rows_made(chance, of, 6)
     check_rows(made, of, chance)
     check_numbers(made, of, chance)
+    check_missing(made, of)
     if of.tame:
         check_meaning(made, of)
 
