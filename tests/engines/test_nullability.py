@@ -294,6 +294,14 @@ def test_rows_of_a_unit_have_numbers():
     assert [name for name, column in units.items() if not column.missing] == ["rows", "some", "total"]
 
 
+def test_the_unit_is_never_missing():
+    """Rows without one are dropped."""
+    question = visits().bound(rows=3).agg(all=sf.count(), ids=sf.count("id"), n=sf.count("n"))
+    estimates = question.plan(epsilon=1).requirements.estimates
+    assert [e.coordinates for e in estimates] == [("rows",), ("rows",), ("n.present",)]
+    assert [name for name, column in question.query.schema.items() if not column.missing] == ["id"]
+
+
 def test_a_column_that_is_not_missing_costs_no_count_of_rows_without_it():
     """`n` is of a nullable column, as all of pandas and of most Parquet files are."""
 

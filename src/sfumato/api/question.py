@@ -35,6 +35,7 @@ from sfumato.query.aggregates import Aggregate, Automatic, Sum, Weighted
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.option_names import Amount, NoiseChoice, SelectionChoice
 from sfumato.query.query import Query
+from sfumato.query.schema import FLOATS
 from sfumato.query.table_display import question_card
 from sfumato.release.canonical_form import canonical
 from sfumato.release.payment import Charge, ChargeBudget, log_planned, payment, question_key, without_log
@@ -71,10 +72,12 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
     @cached_property
     def query(self) -> Query:
         """The question as a query in plain data, with placeholders for bounds that a release infers."""
-        table = self.table
+        table, unit = self.table, self.table.schema[self.table.unit]
+        # Rows without a unit are dropped.
+        missing = unit.missing and unit.type_name in FLOATS
         return Query(
             table._engine.name,
-            table.schema,
+            table.schema | {table.unit: replace(unit, missing=missing)},
             table.unit,
             table._steps,
             table.keys,
