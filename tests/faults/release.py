@@ -52,12 +52,12 @@ FAULTS = [
     Fault("many public groups have one canonical form", "release/canonical_form.py",
           'groups["sha256"] = table_digest(public)', 'groups["sha256"] = ""', f"{RELEASE}/test_canonical.py::test_groups_that_are_too_many_to_list"),
     # Comparisons, shares, ratios.
-    Fault("a ratio of two groups has half of its interval", "release/group_comparison.py",
-          "sides.append(_at(interval(numbers, failure / 2), row))", "sides.append(_at(interval(numbers, min(0.9, 4 * failure)), row))", f"{DERIVED}::test_comparisons_hold_as_often_as_they_say"),
+    Fault("a difference of two groups has half of its interval", "release/group_comparison.py",
+          "Interval(middle - half, middle + half), quotient(", "Interval(middle - half / 2, middle + half / 2), quotient(", f"{DERIVED}::test_comparisons_hold_as_often_as_they_say"),
     Fault("a share is held against no noise of the other groups", "release/group_comparison.py",
-          "    least, most = rest - half, rest + half", "    least, most = rest, rest", f"{DERIVED}::test_a_share_is_held_against_the_noise_of_both_groups"),
-    Fault("the bar of a ratio may fail four times as often", "query/aggregates/derived_outputs.py",
-          "return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)", "return numbers.noises.quotient(numbers.values, first.linear, second.linear, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
+          "[(1, form), (others, of)] for of in (Form({}), form)", "[(1, of), (others, Form({}))] for of in (form, form)", f"{DERIVED}::test_a_share_is_held_against_the_noise_of_both_groups"),
+    Fault("the bar of a ratio may fail four times as often", "query/aggregates/estimate.py",
+          "quotient(used, top, bottom, failure)", "quotient(used, top, bottom, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
     # Standard errors.
     Fault("a standard error of a count leaves out that it is whole", "noise/noise_sums.py",
           "return float((2 * m + 1) @ ", "return float(2 * m @ ", f"{STANDARD}::test_that_of_a_count_is_of_the_rounded_law"),

@@ -14,6 +14,7 @@ from sfumato.exact.rollup import Rollup
 from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
 from sfumato.noise.level_noise import _SOLVED, LevelNoises, LevelsGaussian, least_squares, variances
+from sfumato.noise.noise_sums import Form
 
 pytestmark = pytest.mark.noise_cannot_matter("the words are seeded")
 NOISE = CentredGaussian((F(3), F(8), F(1000)), F(9), (1, 3, 0), 4)
@@ -158,7 +159,7 @@ def test_noise_of_cells_and_totals_has_the_deviations_that_are_promised():
 
 def test_tolerances_are_of_all_that_a_sum_is_made_of():
     noises = LevelNoises(
-        {},
+        None,
         {"a": 1.0, "b": 0.5},
         {"a": 3.0, "b": 8.0},
         np.array([1.0, 2.0]),
@@ -168,9 +169,8 @@ def test_tolerances_are_of_all_that_a_sum_is_made_of():
     assert one == pytest.approx([3 * 1.96, 6 * 1.96], rel=0.2)
     both = noises.tolerance({"a": np.ones(2), "b": -np.ones(2)}, 0.05)
     assert both == pytest.approx(one * 5 / 3 + 0.5)
-    assert noises.tolerance({"a": np.ones(2)}, 0.05, copies=2) == pytest.approx(
-        2 * noises.tolerance({"a": np.ones(2)}, 0.025)
-    )
+    along = noises.along([(1, Form({"a": 1.0}))], [(1, Form({"b": 1.0}))], 0.05)
+    assert along(np.ones(2)) == pytest.approx(both)
     assert log10(0.05) < 0
 
 

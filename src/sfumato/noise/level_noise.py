@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -18,7 +18,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise.laws import Floats, Gaussian
-from sfumato.noise.noise_sums import Noises, NoiseSum
+from sfumato.noise.noise_sums import InGroups, Noises, NoiseSum, Weight
 from sfumato.noise.random_words import Words, source_of
 
 # Noises are whole numbers of so small a part of a step, 2^-16; of large ones the part is larger, as noise of
@@ -161,17 +161,27 @@ class LevelNoises(Noises):
     deviations: Floats
     off: Mapping[str, Floats]
 
-    def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
+    def tolerance(self, weights: Mapping[str, Weight], failure: float) -> Floats:
         """Return t with P(|weighted sum of level noise| > t) <= failure, for each total.
 
         Args:
             weights, failure: as of `Noises`.
-            copies: of so many totals that sum is added up, whatever their noises have in common.
         """
         sizes = {n: np.abs(w) * self.steps[n] for n, w in weights.items()}
-        reach = Gaussian(1).tolerance(-math.log10(failure / copies)) * self.deviation(weights)
+        reach = Gaussian(1).tolerance(-math.log10(failure)) * self.deviation(weights)
         reach = reach + sum((size * self.off[n] for n, size in sizes.items()), np.zeros(1))
-        return np.asarray(copies * reach * (1 + 2.0**-40))
+        return np.asarray(reach * (1 + 2.0**-40))
+
+    def along(self, top: InGroups, bottom: InGroups, failure: float) -> Callable[[Floats], Floats]:
+        """Return a function: of m, t with P(|noise in top - m bottom| > t) <= failure, for each total."""
+        ((_, above),), ((_, below),) = top, bottom
+        names = dict.fromkeys((*above.weights, *below.weights))
+
+        def reach(m: Floats) -> Floats:
+            weights = {n: above.weights.get(n, 0.0) - m * below.weights.get(n, 0.0) for n in names}
+            return self.tolerance(weights, failure)
+
+        return reach
 
     def deviation(self, weights: Mapping[str, Floats]) -> Floats:
         """Return the standard deviation of a weighted sum of level noise, for each total, before rounding."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sfumato.dataclass import dataclass
 from sfumato.exact.outward_rounding import log_tail
 from sfumato.exact.root_finding import first_whole, halve, narrow
+from sfumato.noise.form_laws import FormLaws, Parts
 from sfumato.noise.laws import Floats, Gaussian, Laplace, Law
 
 _SAFE_MIXTURE = 1 + 1e-9  # what float arithmetic may lose
@@ -306,6 +307,7 @@ def _two_laplaces(scales: Floats, nats: float) -> Any:
 
 
 _BRACKETINGS = 50  # by which brackets become shorter
+_FAR_RATIO = 1e30  # beside it no numerator counts
 
 
 @dataclass(frozen=True)
@@ -365,22 +367,74 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Noises:
-    """The noises of a release, by coordinate: laws and grid steps, for sums of noise."""
+class Form:
+    """A linear form of noisy statistics: a weighted sum of the coordinates of a group, and a constant."""
 
-    laws: Mapping[str, Law]
+    weights: Mapping[str, Weight]
+    constant: float = 0.0
+
+    def plus(self, other: Form, times: float = 1.0) -> Form:
+        """Return the sum of a form and a multiple of another one."""
+        names = dict.fromkeys((*self.weights, *other.weights))
+        weights = {n: self.weights.get(n, 0.0) + times * other.weights.get(n, 0.0) for n in names}
+        return Form(weights, self.constant + times * other.constant)
+
+    def value(self, numbers: Mapping[str, Floats]) -> Floats:
+        """Return the form of noisy numbers by coordinate."""
+        size = len(next(iter(numbers.values()), ()))
+        return np.asarray(
+            sum((w * numbers[n] for n, w in self.weights.items()), np.full(size, self.constant))
+        )
+
+
+ONE = Form({}, 1.0)
+InGroups = Sequence[tuple[int, Form]]  # forms of so many groups each
+
+
+@dataclass(frozen=True)
+class Noises:
+    """The noise of a release, for confidence intervals of linear forms of its statistics and of their ratios.
+
+    Args:
+        noise: of all coordinates, in grid steps.
+        steps: by coordinate, in order, the grid step.
+    """
+
+    noise: Any
     steps: Mapping[str, float]
 
-    def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
+    @cached_property
+    def _laws(self) -> FormLaws:
+        return FormLaws(self.noise)
+
+    def _parts(self, groups: InGroups) -> Parts:
+        found = []
+        for n, form in groups:
+            weights = [form.weights.get(name, 0.0) * np.asarray(step) for name, step in self.steps.items()]
+            found.append((n, np.stack(np.broadcast_arrays(*weights), axis=-1)))
+        return found
+
+    def _law(self, name: str) -> Law:
+        law: Law = self._laws.laws[list(self.steps).index(name)]
+        return law
+
+    def reach(self, groups: InGroups, failure: float) -> float:
+        """Return t with P(|noise in a sum of forms of several groups| > t) <= failure."""
+        return self._laws.tolerance(self._parts(groups), failure)
+
+    def tolerance(self, weights: Mapping[str, Weight], failure: float) -> Floats:
         """Return t with P(|weighted sum of the noises| > t) <= failure, for each group.
 
         Args:
-            weights: by coordinate, shape (groups,), any sign.
+            weights: by coordinate, numbers or of shape (groups,), any sign.
             failure: in (0, 1).
-            copies: of so many groups that sum is added up.
         """
-        found = NoiseSum([(w * self.steps[n], self.laws[n]) for n, w in weights.items()] * copies)
-        return np.asarray(found.tolerance(-math.log10(failure)))
+        ((_, rows),) = self._parts([(1, Form(weights))])
+        return self._laws.tolerances(np.atleast_2d(rows), failure)
+
+    def along(self, top: InGroups, bottom: InGroups, failure: float) -> Callable[[Floats], Floats]:
+        """Return a function: of m, t with P(|noise in top - m bottom| > t) <= failure."""
+        return self._laws.along(self._parts(top), self._parts(bottom), failure)
 
     def deviation(self, weights: Mapping[str, Floats]) -> Floats:
         """Return the standard deviation of a weighted sum of the noises.
@@ -388,8 +442,7 @@ class Noises:
         Args:
             weights: by coordinate, of any shapes that fit each other.
         """
-        squares = ((w * self.steps[n]) ** 2 * self.laws[n].variance for n, w in weights.items())
-        return np.sqrt(sum(squares, np.zeros(1)))
+        return np.atleast_1d(self._laws.spread(self._parts([(1, Form(weights))])))
 
     def whole_deviation(self, weights: Mapping[str, float]) -> float:
         """Return the standard deviation of a weighted sum of the noises that is rounded to a whole number.
@@ -401,9 +454,9 @@ class Noises:
         """
         if len(weights) == 1:
             ((name, weight),) = weights.items()
-            return math.sqrt(whole_variance(self.laws[name], abs(weight) * self.steps[name]))
+            return math.sqrt(whole_variance(self._law(name), abs(weight) * self.steps[name]))
         (real,) = self.deviation({name: np.full(1, weight) for name, weight in weights.items()}).tolist()
-        whole = all(self.laws[n].discrete and w * self.steps[n] % 1 == 0 for n, w in weights.items())
+        whole = all(self._law(n).discrete and w * self.steps[n] % 1 == 0 for n, w in weights.items())
         return real if whole else math.hypot(real, math.sqrt(1 / 12))
 
     def ratio(
@@ -411,12 +464,12 @@ class Noises:
         numbers: Mapping[str, Floats],
         top: Mapping[str, Weight],
         bottom: Mapping[str, Weight],
-        within: tuple[Weight, Weight],
+        within: tuple[float, float],
         failure: float,
     ) -> Interval:
         """Return a confidence interval of a ratio of noisy sums that is known to lie in `within`.
 
-        For the true ratio m, top - m * bottom is a weighted sum of noises and nothing else: the
+        For the true ratio m, top - m * bottom is a linear form of noise and nothing else: the
         values of m that it does not contradict are a confidence set, here cut to `within`.
 
         Args:
@@ -428,55 +481,57 @@ class Noises:
         Source:
             Fieller 1954, "Some problems in interval estimation".
         """
-        below = self._sum(numbers, bottom)
-        above = self._sum(numbers, top)
+        reach = self.along([(1, Form(top))], [(1, Form(bottom))], failure)
+        return fieller(Form(top).value(numbers), Form(bottom).value(numbers), reach, within)
 
-        def beyond(m: Floats) -> Floats:
-            # How much the sum of noises is more than its tolerance, if m is the ratio.
-            zero = np.zeros_like(m)
-            weights = {
-                n: top.get(n, 0.0) - m * bottom.get(n, 0.0) + zero for n in dict.fromkeys((*top, *bottom))
-            }
-            return np.asarray(np.abs(above - m * below) - self.tolerance(weights, failure))
-
-        centre = np.clip(above / np.where(below > 0, below, np.inf), *within)
-        ends = []
-        for limit in within:
-            end = np.zeros_like(centre) + limit
-            open_ended = ~(beyond(end) > 0) | (below <= 0)
-            ends.append(np.where(open_ended, limit, narrow(beyond, centre, end, _BRACKETINGS)[1]))
-        return Interval(*ends)
-
-    def quotient(
-        self,
-        numbers: Mapping[str, Floats],
-        top: Mapping[str, float],
-        bottom: Mapping[str, float],
-        failure: float,
-    ) -> Interval:
-        """Return a confidence interval of a ratio of noisy sums; infinite where the divisor may be 0.
+    def quotient(self, numbers: Mapping[str, Floats], top: Form, bottom: Form, failure: float) -> Interval:
+        """Return a confidence interval of a ratio of forms; infinite where the divisor may be 0.
 
         Args:
-            numbers, top, bottom, failure: as of `ratio`.
+            numbers, failure: as of `ratio`.
+            top, bottom: the forms.
         """
-        above, below = self._sum(numbers, top), self._sum(numbers, bottom)
-        zero = np.zeros_like(below)
-        # Tolerances of parts, with a step more for each, as a sum may be rounded where a part is not.
-        off, off_below = (
-            self.tolerance({n: w + zero for n, w in of.items()}, failure)
-            + sum(abs(w) * self.steps[n] for n, w in of.items())
-            for of in (top, bottom)
-        )
-        sure = np.abs(below) > off_below * (1 + 1e-9)
-        distance = np.where(sure, np.abs(below) - off_below, 1.0)
-        most = np.where(sure, (np.abs(above) + off) / distance * (1 + 1e-9) + 1e-300, 0.0)
-        side = np.where(below < 0, -1.0, 1.0)
-        over, under = ({n: w * side for n, w in of.items()} for of in (top, bottom))
-        found = self.ratio(numbers, over, under, (-most, most), failure)
-        # The tolerance of a sum is at most the sum of tolerances, so that ends are nearer.
-        low = np.where(sure & (found.low > -most), found.low, -np.inf)
-        return Interval(low, np.where(sure & (found.high < most), found.high, np.inf))
+        reach = self.along([(1, top)], [(1, bottom)], failure)
+        return quotient(top.value(numbers), bottom.value(numbers), reach)
 
-    @staticmethod
-    def _sum(numbers: Mapping[str, Floats], weights: Mapping[str, Weight]) -> Floats:
-        return np.asarray(sum(numbers[n] * w for n, w in weights.items()))
+
+def fieller(
+    above: Floats, below: Floats, reach: Callable[[Floats], Floats], within: tuple[Weight, Weight]
+) -> Interval:
+    """Return the m in `within` that above - m below does not contradict; `within` where below is not above 0.
+
+    Args:
+        above, below: noisy numerators and denominators.
+        reach: how far above - m below may be off, as a function of m.
+        within: lower and upper end.
+    """
+
+    def beyond(m: Floats) -> Floats:
+        # How much more noise there is than its tolerance, if m is the ratio.
+        return np.asarray(np.abs(above - m * below) - reach(m))
+
+    centre = np.clip(above / np.where(below > 0, below, np.inf), *within)
+    ends = []
+    for limit in within:
+        end = np.zeros_like(centre) + limit
+        open_ended = ~(beyond(end) > 0) | (below <= 0)
+        ends.append(np.where(open_ended, limit, narrow(beyond, centre, end, _BRACKETINGS)[1]))
+    return Interval(*ends)
+
+
+def quotient(above: Floats, below: Floats, reach: Callable[[Floats], Floats]) -> Interval:
+    """Return a confidence interval of a ratio of noisy sums; infinite where the divisor may be 0.
+
+    Args:
+        above, below, reach: as of `fieller`.
+    """
+    off, far = reach(np.zeros(1)), np.full(1, _FAR_RATIO)
+    off_below = reach(far) / far
+    sure = np.abs(below) > off_below * (1 + 1e-6)
+    distance = np.where(sure, np.abs(below) - off_below, 1.0)
+    most = np.where(sure, (np.abs(above) + off) / distance * (1 + 1e-6) + 1e-300, 0.0)
+    side = np.where(below < 0, -1.0, 1.0)
+    found = fieller(above * side, below * side, reach, (-most, most))
+    # The tolerance of a sum is at most the sum of tolerances, so that ends are nearer.
+    low = np.where(sure & (found.low > -most), found.low, -np.inf)
+    return Interval(low, np.where(sure & (found.high < most), found.high, np.inf))

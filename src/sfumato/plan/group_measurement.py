@@ -332,7 +332,7 @@ class GroupMeasurement(Spelled):
                     values[name] = Int128Array.from_arrow(numbers) + noise_steps
         floats = {name: value.scaled(steps[name]) for name, value in values.items()}
         floats |= {name: floats[name].reshape(-1, entries) for name, entries in lists.items()}
-        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, laws, steps, chosen, totals))
+        return NoisyBatch(self, keys, NoisyNumbers(floats, trees, laws, steps, chosen, totals, noise=noise))
 
     @isolated
     def chosen(self, batch: pa.RecordBatch, words: Words | None = None) -> pa.RecordBatch:
@@ -454,7 +454,7 @@ class GroupMeasurement(Spelled):
         off = {name: totals.placed(noise.off(c)) for c, name in enumerate(self.names)}
         scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(self.names, noise.scales, strict=True)}
         floats = {n: float(s) for n, s in self.steps.items()}
-        noises = LevelNoises(self.laws, floats, scales, totals.placed(noise.deviations), off)
+        noises = LevelNoises(noise, floats, scales, totals.placed(noise.deviations), off)
         of_cells = NoisyNumbers({n: own[0] for n, own in levels.items()}, {}, self.laws, self.steps)
         cells = replace(of_cells, levels=Levelled(totals, noises, of_cells, keys, levels))
         numbers = replace(of_cells, values=shown, levels=Levelled(totals, noises, cells, keys, levels))
@@ -471,7 +471,9 @@ class GroupMeasurement(Spelled):
             assert self.totals is not None
             own = self.totals.for_keys(keys.columns)
             return self._of_levels(own, replace(self.noise, rollup=own.rollup), keys, values)
-        return NoisyBatch(self, keys, NoisyNumbers(values, trees, self.laws, self.steps, chosen, totals))
+        return NoisyBatch(
+            self, keys, NoisyNumbers(values, trees, self.laws, self.steps, chosen, totals, noise=self.noise)
+        )
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:

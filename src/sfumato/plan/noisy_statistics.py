@@ -17,7 +17,6 @@ from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.int128_array import arrow_column, int64_values
 from sfumato.noise import Words
-from sfumato.noise.k_norm.marginals import DependentNoises, Marginal
 from sfumato.noise.laws import Floats, Gaussian
 from sfumato.noise.level_noise import LevelNoises
 from sfumato.noise.noise_sums import Noises, laplaces_tolerance
@@ -257,6 +256,7 @@ class NoisyNumbers(Spelled):
         chosen: by coordinate of counts, the places that were chosen from them.
         totals: of time steps, all up to each; None where none are asked.
         levels: of groups and their totals; None where none are asked.
+        noise: that was drawn, of all coordinates; None where nothing was.
     """
 
     values: Mapping[str, Floats]
@@ -266,6 +266,7 @@ class NoisyNumbers(Spelled):
     chosen: Mapping[str, Places] = field(default_factory=dict)
     totals: Cumulated | None = None
     levels: Levelled | None = None
+    noise: Any = None
 
     @property
     def cumulated(self) -> Cumulated:
@@ -281,9 +282,7 @@ class NoisyNumbers(Spelled):
 
     @property
     def noises(self) -> Noises:
-        """The laws of the noise in the noisy statistics, for intervals."""
+        """The noise in the noisy statistics, for intervals."""
         if self.levels is not None:
             return self.levels.noises
-        steps = {n: float(s) for n, s in self.steps.items()}
-        together: dict[str, Any] = {n: law for n, law in self.laws.items() if isinstance(law, Marginal)}
-        return DependentNoises(together, steps) if together else Noises(self.laws, steps)
+        return Noises(self.noise, {n: float(s) for n, s in self.steps.items()})

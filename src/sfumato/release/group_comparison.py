@@ -14,8 +14,9 @@ from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import ONE, Form, Interval, fieller, quotient
 from sfumato.plan.group_measurement import NoisyBatch
+from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.query.aggregates import Estimate
 from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars, Bias
 
@@ -119,8 +120,8 @@ def compared(
 ) -> Comparison:
     """Compare an output of two groups: return difference and ratio with intervals.
 
-    Noise that is independent between the groups is added up as such; else, and with the sampling error, the
-    intervals of the two groups, each of which fails half as often, say how far they are apart.
+    They are those of the law of the noise in both groups. With the sampling error, and where that law is not
+    known, the intervals of the two groups, each of which fails half as often, say how far they are apart.
 
     Args:
         batches: the whole release.
@@ -134,24 +135,63 @@ def compared(
             interval with the sampling error.
     """
     estimate = estimate_of(batches, output)
-    interval = estimate.interval if sampled is None else sampled.interval_of(estimate)
     failure = 1 - bars.confidence
     places = [_place(batches, key) for key in (first, second)]
-    sides, shown = [], []
-    for batch, place in places:
-        own = batch.numbers.row(place)
-        numbers, row = (batch.numbers, place) if own is None else (own, 0)
-        sides.append(_at(interval(numbers, failure / 2), row))
-        shown.append(float(estimate.output(numbers)[row].as_py()))
-    difference = sides[0] - sides[1]
-    together = not batches[0].measurement.independent
-    if sampled is None and estimate.linear is not None and not together and places[0] != places[1]:
-        # From the middles, as a value may have a part that was clipped, which is no sum of noises.
-        half = _tolerance(places[0][0], estimate, failure, 2)
-        apart_by = float(sides[0].middle[0] - sides[1].middle[0])
-        difference = Interval(*(np.array([apart_by + sign * half]) for sign in (-1, 1)))
-    apart, times = ((float(i.low[0]), float(i.high[0])) for i in (difference, sides[0] / sides[1]))
+    rows = [_row(*place) for place in places]
+    shown = [float(estimate.output(numbers)[row].as_py()) for numbers, row in rows]
+    found = None if sampled is not None else _of_forms(estimate, rows, places[0] == places[1], failure)
+    if found is None:
+        interval = estimate.interval if sampled is None else sampled.interval_of(estimate)
+        sides = [_at(interval(numbers, failure / 2), row) for numbers, row in rows]
+        found = sides[0] - sides[1], sides[0] / sides[1]
+    apart, times = ((float(i.low[0]), float(i.high[0])) for i in found)
     return Comparison(output, shown[0], shown[1], bars.confidence, apart, times, sampled is not None, bias)
+
+
+Row = tuple[NoisyNumbers, int]
+
+
+def _of_forms(
+    estimate: Estimate, rows: Sequence[Row], same: bool, failure: float
+) -> tuple[Interval, Interval] | None:
+    """Return the intervals of difference and ratio by the law of the noise; None where it is not known."""
+    one_error, other_error = (error_form(estimate, *row, failure) for row in rows)
+    if one_error is None or other_error is None:
+        return None
+    (first, one), (second, other) = one_error, other_error
+    noises, none = rows[0][0].noises, Form({})
+    top, bottom = ([(1, one)], [(1, other)]) if same else ([(1, one), (1, none)], [(1, none), (1, other)])
+    along = noises.along(top, bottom, failure)
+    apart = [(n, a.plus(b, -1.0)) for (n, a), (_, b) in zip(top, bottom, strict=True)]
+    half = np.array([noises.reach(apart, failure)])
+    middle = np.array([first - second])
+    return Interval(middle - half, middle + half), quotient(np.array([first]), np.array([second]), along)
+
+
+def error_form(
+    estimate: Estimate, numbers: NoisyNumbers, row: int, failure: float
+) -> tuple[float, Form] | None:
+    """Return the value of an output in a group, and its error as a form of the noise; None if it is none.
+
+    The error of a ratio m is that of top - m bottom over the noisy bottom, at the end of its interval where
+    that varies most.
+    """
+    if estimate.forms is None or numbers.levels is not None or numbers.totals is not None:
+        return None
+    (top, bottom), noises = estimate.forms, numbers.noises
+    above, below = (float(form.value(numbers.values)[row]) for form in (top, bottom))
+    if bottom == ONE:
+        return above, top
+    if abs(below) <= noises.reach([(1, bottom)], failure):
+        return None
+    interval = _at(estimate.interval(numbers, failure), row)
+    if not np.isfinite([interval.low, interval.high]).all():
+        return None
+    ends = (
+        Form({}).plus(top, 1 / below).plus(bottom, -float(end[0]) / below)
+        for end in (interval.low, interval.high)
+    )
+    return above / below, max(ends, key=lambda form: float(noises.deviation(form.weights)[0]))
 
 
 def shares(
@@ -178,20 +218,42 @@ def shares(
         )
     if estimate.linear is None:
         raise QueryError(f"share_of_total: {output!r} does not add up over groups; counts and sums do")
-    failure = (1 - bars.confidence) / 2
+    failure, numbers = 1 - bars.confidence, batches[0].numbers
+    form, count = Form(estimate.linear), estimate.kind == "count"
+    # Forms, as values may have a part that was clipped: over many groups that would add up.
+    value = np.concatenate([form.value(b.numbers.values) for b in batches])
+    others, whole = max(len(value) - 1, 0), np.full(len(value), value.sum())
+    if sampled is None and numbers.totals is None:
+        top, bottom = ([(1, form), (others, of)] for of in (Form({}), form))
+        along = numbers.noises.along(top, bottom, failure)
+        found = fieller(value, whole, along, (0.0, 1.0)) if count else quotient(value, whole, along)
+    else:
+        found = _of_parts(batches, estimate, value, failure / 2, sampled)
+    columns = {"share": value / np.where(whole == 0, np.nan, whole), "low": found.low, "high": found.high}
+    keys = pa.Table.from_batches([b.keys for b in batches])
+    made = pa.table(
+        [*keys.columns, *map(arrow_column, columns.values())], names=[*keys.column_names, *columns]
+    )
+    return made.replace_schema_metadata({"intervals": covered(bars, bias)})
+
+
+def _of_parts(
+    batches: Sequence[NoisyBatch],
+    estimate: Estimate,
+    value: Floats,
+    failure: float,
+    sampled: Sampled | None,
+) -> Interval:
+    """Return the intervals of shares by those of each group and of the others, which fail half as often."""
     # With the sampling error, one half of each part is for the noise and one for the sample.
     noise = failure if sampled is None else failure / 2
     own = [estimate.interval(b.numbers, noise) for b in batches]
     each = Interval(np.concatenate([i.low for i in own]), np.concatenate([i.high for i in own]))
-    # The middles, as values may have a part that was clipped: over many groups that would add up.
-    value = each.middle
-    others = max(len(value) - 1, 0)
-    half = 0.0
-    if others:
-        half = _tolerance(batches[0], estimate, noise, others)
-        if not batches[0].measurement.independent:
-            # Noise depends on that of other groups: a sum is off by no more than all of them.
-            half = others * _tolerance(batches[0], estimate, noise, 1)
+    others, form = len(value) - 1, Form(estimate.linear or {})
+    noises = batches[0].numbers.noises
+    # Of time steps the noises depend on each other: a sum is off by no more than all of them.
+    parts = others * noises.reach([(1, form)], noise) if batches[0].numbers.totals else None
+    half = noises.reach([(others, form)], noise) if parts is None and others else parts or 0.0
     rest = value.sum() - value
     if estimate.kind == "count":  # no exact count is below 0
         each = each.map(lambda x: np.maximum(x, 0.0))
@@ -205,14 +267,7 @@ def shares(
     high = _share(each.high, np.where(each.high > 0, least, most))
     sure = (least > 0) & (each.low + least > 0)
     edges = (0.0, 1.0) if estimate.kind == "count" else (-np.inf, np.inf)
-    low, high = (np.where(sure, end, edge) for end, edge in zip((low, high), edges, strict=True))
-    share = value / np.where(value.sum() == 0, np.nan, value.sum())
-    keys = pa.Table.from_batches([b.keys for b in batches])
-    columns = {"share": share, "low": low, "high": high}
-    made = pa.table(
-        [*keys.columns, *map(arrow_column, columns.values())], names=[*keys.column_names, *columns]
-    )
-    return made.replace_schema_metadata({"intervals": covered(bars, bias)})
+    return Interval(*(np.where(sure, end, edge) for end, edge in zip((low, high), edges, strict=True)))
 
 
 def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
@@ -257,14 +312,14 @@ def _place(batches: Sequence[NoisyBatch], key: object) -> tuple[NoisyBatch, int]
     raise QueryError(f"compare: no group {written(key)} is shown")
 
 
+def _row(batch: NoisyBatch, place: int) -> Row:
+    """Return the noisy statistics of a group, and its row in them."""
+    own = batch.numbers.row(place)
+    return (batch.numbers, place) if own is None else (own, 0)
+
+
 def _at(interval: Interval, row: int) -> Interval:
     return Interval(interval.low[row : row + 1], interval.high[row : row + 1])
-
-
-def _tolerance(batch: NoisyBatch, estimate: Estimate, failure: float, copies: int) -> float:
-    """Return the tolerance of an output over the compared groups, with independent noise in each."""
-    weights = {n: np.array([w]) for n, w in (estimate.linear or {}).items() if w}
-    return float(batch.numbers.noises.tolerance(weights, failure, copies)[0])
 
 
 def _share(part: Floats, rest: Floats) -> Floats:

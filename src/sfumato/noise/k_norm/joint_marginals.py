@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cache, lru_cache
 from typing import ClassVar
 
@@ -216,8 +215,6 @@ _r_nodes = 80
 _theta_nodes = 24
 _fit = 1e-12
 
-Moments = Callable[[int], Floats | float]  # of one side, of order 0, 1 and 2
-
 
 @dataclass(frozen=True, repr=False)
 class JointMarginal(Marginal):
@@ -251,7 +248,7 @@ class JointMarginal(Marginal):
     @property
     def variance(self) -> float:
         """The variance of the joint marginal, in squared steps."""
-        return _joint_variances(self.cone, self.groups)[self.coordinate] * float(self.scale**2)
+        return float(joint_covariances(self.cone, self.groups)[0].diagonal()[self.coordinate] * self.scale**2)
 
     def _mean(self, x: float, of_share: Pieces) -> float:
         """Average over the radius of joint noise a function of x/r that is 0 where r < x."""
@@ -269,7 +266,7 @@ class JointMarginal(Marginal):
 def _of_share(cone: Cone, groups: int, coordinate: int) -> Pieces:
     """Return P(|coordinate| > y r) of one group's joint marginal, as a function of y."""
 
-    far = _spread(cone, groups)
+    far = split_spread(cone, groups)
 
     def both(y: Floats) -> Floats:
         theta, chance = _shares(cone, groups, y[:, None])
@@ -281,7 +278,7 @@ def _of_share(cone: Cone, groups: int, coordinate: int) -> Pieces:
     return Pieces(both, sorted([0, 1 / 3, 1 / 2, 1, *near]), _fit)
 
 
-def _spread(cone: Cone, groups: int) -> float:
+def split_spread(cone: Cone, groups: int) -> float:
     """Return how far θ of joint noise is from 1/2, but for a probability of about 1e-18."""
     if not any(cone.volume[1:]):
         return 0.5
@@ -291,7 +288,7 @@ def _spread(cone: Cone, groups: int) -> float:
 
 def _shares(cone: Cone, groups: int, y: Floats) -> tuple[Floats, Floats]:
     """Return quadrature nodes θ >= 1/2 of joint noise and weights, for each y between tails' pieces."""
-    half, far = 0.5, _spread(cone, groups)
+    half, far = 0.5, split_spread(cone, groups)
     cuts = [half + far * c for c in (0, 1 / 3, 1)]
     knots = [np.maximum(y, 1 - y), (1 + y) / 2]
     ends = np.sort(np.clip(np.hstack([*knots, *(0 * y + c for c in cuts)]), half, half + far), axis=1)
@@ -309,19 +306,6 @@ def _density(cone: Cone, groups: int, theta: Floats) -> Floats:
     return np.asarray(np.polyval(volume[::-1], (theta - 0.5) ** 2) ** groups, np.float64)
 
 
-@lru_cache(1 << 10)
-def _joint_variances(cone: Cone, groups: int) -> list[float]:
-    """Return the variance of each joint marginal at scale 1; given θ, the mean square is a polynomial."""
-    coarse = np.linspace(0.5, 1.0, 257)
-    likely = int(np.flatnonzero(_density(cone, groups, coarse) > 1e-18)[-1])
-    last = float(coarse[min(likely + 1, 256)])
-    place, weight = rule(40)
-    theta = 0.5 + (last - 0.5) * (place + 1) / 2
-    chance = weight * _density(cone, groups, theta)
-    chance, shape = chance / chance.sum(), groups * cone.dimensions + 2
-    return [shape * (shape + 1) * float((chance * own).sum()) for own in _mean_squares(cone, theta)]
-
-
 @lru_cache(64)
 def rule(nodes: int) -> tuple[Floats, Floats]:
     """Return nodes and weights of the Gauss-Legendre rule on [-1, 1], for joint marginals."""
@@ -329,72 +313,72 @@ def rule(nodes: int) -> tuple[Floats, Floats]:
     return place, weight
 
 
-@cache
-def powers(cone: Cone) -> dict[tuple[int, int], Fraction]:
-    """Return how a uniform vector of one group's joint noise is spread over its sides (a, b), up to a factor.
-
-    Returns:
-        {(i, j): c}: a density c a^i b^j; -1 says that this side is 0.
-    """
-    m = cone.signed
-    found = {(m, -1): Fraction(1), (-1, m): Fraction(1)}
-    found |= {(i, m - 1 - i): Fraction(2 * m * math.comb(m - 1, i)) for i in range(m)}
-    if not cone.units:
-        return found
-    # u - n adds any number to the one side, or to the other.
-    raised: dict[tuple[int, int], Fraction] = {}
-    for (i, j), c in found.items():
-        for key, divisor in (((i + 1, j), i + 1), ((i, j + 1), j + 1)):
-            raised[key] = raised.get(key, Fraction(0)) + c / max(divisor, 1)
-    return raised
+# Joint noise of radius 1: with t the largest of the count and the signed numbers, and n the count, it is in
+# λC - μC, λ = θ and μ = 1 - θ, where (t + n) / 2 <= λ and (t - n) / 2 <= μ. Either t = |n|, and the signed
+# numbers are uniform in [-t, t], or one of them is t or -t. Units are (n + λ - μ) / 2 and a number that is
+# uniform in [-(1 - t) / 2, (1 - t) / 2].
 
 
-def _mean_squares(cone: Cone, theta: Floats) -> list[Floats]:
-    """Return the mean square of each coordinate of joint noise over r², given θ; one for all signed ones.
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Quadrature nodes of t, the middle and half-width of the n that go with it, and their chances, by θ."""
 
-    The sides (a, b) of a group go up to θ and 1 - θ. The first number is a - b. The others follow from the
-    sides of the group without its units, to which u - n adds any number p, on the one side or on the other.
-    """
-    m, units = cone.signed, cone.units
+    t: Floats
+    middle: Floats
+    half: Floats
+    chance: Floats
+    inner: Floats
 
-    def over_sides(
-        cone: Cone, of: Callable[[int, int, Moments, Moments], Floats | float], room: bool = False
-    ) -> Floats:
-        kinds = ((_wider, _moments), (_moments, _wider)) if room else ((_moments, _moments),)
-        terms = (
-            float(c) * of(i, j, one(theta, i), other(1 - theta, j))
-            for one, other in kinds
-            for (i, j), c in powers(cone).items()
-        )
-        return np.asarray(sum(terms, np.zeros_like(theta)))
-
-    def difference(i: int, j: int, a: Moments, b: Moments) -> Floats | float:
-        return a(2) * b(0) - 2 * a(1) * b(1) + a(0) * b(2)
-
-    def signed(i: int, j: int, a: Moments, b: Moments) -> Floats | float:
-        # The largest number of all, n or a signed one, is a + b: below it the others are uniform.
-        part = 1 / 3 if min(i, j) < 0 else (1 + (m - 1) / 3) / m
-        return part * (a(2) * b(0) + 2 * a(1) * b(1) + a(0) * b(2))
-
-    found = [over_sides(cone, difference)]
-    if units:
-        found.append(over_sides(Cone(m), difference, room=True))
-    if m:
-        found.append(over_sides(Cone(m), signed, room=units))
-    volume = over_sides(cone, lambda i, j, a, b: a(0) * b(0))
-    return [own / volume for own in found]
+    @classmethod
+    def of(cls, cone: Cone, theta: Floats, nodes: int) -> Slices:
+        """Return the slices of a group's joint noise, of shape (θ, nodes)."""
+        place, weight = rule(nodes)
+        place, weight, m = (place + 1) / 2, weight / 2, cone.signed
+        left, right = theta[:, None], 1 - theta[:, None]
+        none = 0 * left
+        found = []
+        for end, sign in ((left, 1), (right, -1)):
+            t = end * place
+            found.append((t, sign * t, 0 * t, end * weight * t**m, np.zeros(t.shape)))
+        for low, high in ((none, right), (right, left), (left, 1 + none)) if m else ():
+            t = low + (high - low) * place
+            first, last = np.maximum(-t, t - 2 * right), np.minimum(t, 2 * left - t)
+            chance = (high - low) * weight * m * t ** (m - 1) * (last - first)
+            found.append((t, (first + last) / 2, (last - first) / 2, chance, np.ones(t.shape)))
+        t, middle, half, chance, inner = map(np.hstack, zip(*found, strict=True))
+        chance = chance * (1 - t) if cone.units else chance
+        return cls(t, middle, half, chance / chance.sum(axis=1, keepdims=True), inner)
 
 
-def _moments(end: Floats, i: int) -> Moments:
-    """Integrate a^(i + more) over a side of power i, up to its end, for joint variances; -1: a side of 0."""
-    return lambda more: end ** (i + more + 1) / (i + more + 1) if i >= 0 else float(more == 0)
+def splits(cone: Cone, groups: int, nodes: int) -> tuple[Floats, Floats]:
+    """Return nodes θ >= 1/2 of joint noise and their chances."""
+    place, weight = rule(nodes)
+    theta = 0.5 + split_spread(cone, groups) * (place + 1) / 2
+    chance = weight * _density(cone, groups, theta)
+    return theta, chance / chance.sum()
 
 
-def _wider(end: Floats, i: int) -> Moments:
-    """Integrate over a side of joint noise and all p with a + p up to its end: the power is higher by one."""
-    if i < 0:
-        return lambda more: end if more == 0 else 0.0
-    return lambda more: end ** (i + more + 2) / ((i + more + 1) * (i + more + 2))
+@lru_cache(1 << 8)
+def joint_covariances(cone: Cone, groups: int) -> tuple[Floats, Floats]:
+    """Return the covariances of the coordinates of one group of joint noise, and of two groups."""
+    theta, chances = splits(cone, groups, 24)
+    slices, count, m = Slices.of(cone, theta, 12 + cone.signed), int(cone.units), cone.signed
+    n, squared, off = slices.middle, slices.middle**2 + slices.half**2 / 3, (2 * theta - 1)[:, None]
+
+    def mean(x: Floats) -> Floats:
+        return np.asarray((slices.chance * x).sum(axis=1))
+
+    own, means = np.zeros((cone.dimensions,) * 2), np.zeros((cone.dimensions, len(theta)))
+    means[count], own[count, count] = mean(n), chances @ mean(squared)
+    if cone.units:
+        means[0] = mean((n + off) / 2)
+        own[0, 0] = chances @ mean((squared + 2 * off * n + off**2) / 4 + (1 - slices.t) ** 2 / 12)
+        own[0, 1] = own[1, 0] = chances @ mean((squared + off * n) / 2)
+    for i in range(1 + count, cone.dimensions):
+        share = np.where(slices.inner > 0, (1 + (m - 1) / 3) / m, 1 / 3)
+        own[i, i] = chances @ mean(share * slices.t**2)
+    shape = groups * cone.dimensions + 2
+    return own * shape * (shape + 1), (means * chances) @ means.T * shape * (shape + 1)
 
 
 def joint(noise: JointNoise, coordinate: int) -> JointMarginal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -21,7 +21,6 @@ from sfumato.exact.outward_rounding import exp_bounds, log2
 from sfumato.exact.root_finding import crossing, first_whole, first_whole_near
 from sfumato.noise.k_norm.cone_noise import SeparateNoise
 from sfumato.noise.laws import Floats, Scalar, Values, each
-from sfumato.noise.noise_sums import Noises
 
 _most_decades = 290.0  # beyond, floats do not hold probabilities
 
@@ -307,23 +306,3 @@ class DependentSum:
 
         # Beyond t is what is beyond the tolerance of any k for which that is smaller.
         return (1 - first_whole(lambda quarters: bool(self.tolerance(quarters / 4) >= t), 0, 4_000)) / 4
-
-
-@dataclass(frozen=True)
-class DependentNoises(Noises):
-    """The noises of a release that were drawn together as K-norm noise."""
-
-    laws: Mapping[str, Marginal]  # type: ignore[assignment]
-
-    def tolerance(self, weights: Mapping[str, Floats], failure: float, copies: int = 1) -> Floats:
-        """Return t with P(|weighted sum of dependent noises| > t) <= failure, for each group.
-
-        Args:
-            weights: by coordinate, shape (groups,), any sign.
-            failure: in (0, 1).
-            copies: of so many groups that sum is added up.
-        """
-        found = DependentSum(
-            [(weight * self.steps[name], self.laws[name]) for name, weight in weights.items()]
-        )
-        return np.asarray(found.tolerance(-math.log10(failure))) * copies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,9 +14,9 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import ONE, Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function
-from sfumato.query.aggregates.estimate import Estimate, is_sure, linear_interval
+from sfumato.query.aggregates.estimate import Estimate, is_sure
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
@@ -287,6 +287,11 @@ class DerivedEstimate(Estimate):
     def part_slopes(self, numbers: NoisyNumbers) -> Sequence[Any]:
         """Return the derivative of a derived output by each output in it."""
 
+    @property
+    def null_counts(self) -> tuple[str, ...]:
+        """The coordinates of missing values in a derived output."""
+        return tuple(dict.fromkeys(name for _, e in self.parts for name in e.null_counts))
+
     def values(self, numbers: NoisyNumbers) -> list[Floats]:
         """Return the values of the outputs in a derived output; totals as shown, so that they add up."""
         return [e.value(numbers) if numbers.levels is None else e.shown(numbers) for _, e in self.parts]
@@ -314,7 +319,21 @@ class CombinationEstimate(DerivedEstimate):
     @property
     def linear(self) -> Mapping[str, float] | None:
         """The noisy statistics that a weighted sum of outputs is the sum of; None if it is none."""
-        return None if self.constant else _linear(self.terms)
+        found = self.forms
+        return None if found is None or found[1] != ONE or found[0].constant else found[0].weights
+
+    @property
+    def forms(self) -> tuple[Form, Form] | None:
+        """The forms of which a weighted sum of outputs with one denominator is the ratio."""
+        parts = [(weight, e.forms) for weight, e in self.terms]
+        bottoms = [forms[1] for _, forms in parts if forms is not None]
+        bottom = bottoms[0] if bottoms else ONE
+        top = Form({}).plus(bottom, self.constant)
+        for weight, forms in parts:
+            if forms is None or forms[1] != bottom:
+                return None
+            top = top.plus(forms[0], weight)
+        return top, bottom
 
     def part_slopes(self, numbers: NoisyNumbers) -> Sequence[Any]:
         """Return the weights of the outputs in a weighted sum."""
@@ -326,27 +345,18 @@ class CombinationEstimate(DerivedEstimate):
         return np.asarray(sum((weight * value for (weight, _), value in weighted), np.array([self.constant])))
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a weighted sum of outputs: that of one sum of noise, plus others."""
+        """Return the interval of a weighted sum of outputs: that of its forms, or of sums plus others."""
+        if self.forms is not None:
+            return super().interval(numbers, failure)
         sums = [(weight, e) for weight, e in self.terms if e.linear is not None]
         others = [(weight, e) for weight, e in self.terms if e.linear is None]
-        each = failure / max(1, len(others) + bool(sums))
-        found = Interval(np.array([self.constant]), np.array([self.constant]))
-        if weights := _linear(sums):
-            found = found + linear_interval(numbers, weights, each)
+        each = failure / (len(others) + bool(sums))
+        found = CombinationEstimate(self.name, terms=tuple(sums), constant=self.constant).interval(
+            numbers, each
+        )
         for weight, e in others:
             found = found + e.interval(numbers, each).scaled(weight)
         return found
-
-
-def _linear(terms: Iterable[tuple[float, Estimate]]) -> dict[str, float] | None:
-    """Return the weights of noisy statistics in a weighted sum of outputs; None if it is not linear."""
-    found: dict[str, float] = {}
-    for weight, e in terms:
-        if e.linear is None:
-            return None
-        for name, own in e.linear.items():
-            found[name] = found.get(name, 0.0) + weight * own
-    return found
 
 
 @dataclass(frozen=True)
@@ -386,6 +396,12 @@ class RatioEstimate(DerivedEstimate):
         sure = is_sure(self.values(numbers)[1], numbers.noises.deviation(below.slopes(numbers)))
         return np.asarray(super().is_steady(numbers) & sure)
 
+    @property
+    def forms(self) -> tuple[Form, Form] | None:
+        """The forms of noisy statistics of which a ratio of outputs with one denominator is the ratio."""
+        first, second = (e.forms for e in self.both)
+        return (first[0], second[0]) if first and second and first[1] == second[1] else None
+
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy ratio of outputs; NaN where the second is 0."""
         first, second = self.values(numbers)
@@ -393,9 +409,9 @@ class RatioEstimate(DerivedEstimate):
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of a ratio of outputs: Fieller's, or that of the ratio of two intervals."""
+        if self.forms is not None:
+            return super().interval(numbers, failure)
         first, second = self.both
-        if first.linear is not None and second.linear is not None:
-            return numbers.noises.quotient(numbers.values, first.linear, second.linear, failure)
         return first.interval(numbers, failure / 2) / second.interval(numbers, failure / 2)
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import ONE, Form, Interval
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
@@ -107,6 +107,11 @@ class Estimate(ABC):
         """The weights of the noisy statistics that an estimate is the sum of; None if it is no sum."""
         return None
 
+    @property
+    def forms(self) -> tuple[Form, Form] | None:
+        """The linear forms of noisy statistics of which an estimate is the ratio; None if it is none."""
+        return None if self.linear is None else (Form(self.linear), ONE)
+
     @abstractmethod
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the estimate of each group before rounding, of shape (groups,) or (groups, entries)."""
@@ -114,10 +119,16 @@ class Estimate(ABC):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return an interval that holds the exact statistic of an output but with probability `failure`.
 
-        That of a sum of noisy statistics is the output, give or take the tolerance of their noise.
+        That of a sum of noisy statistics is the output, give or take the tolerance of their noise; that of a
+        ratio of two is Fieller's.
         """
-        assert self.linear is not None
-        return linear_interval(numbers, self.linear, failure)
+        assert self.forms is not None
+        (top, bottom), used = self.forms, self.used(numbers)
+        if bottom == ONE:
+            above = top.value(used)
+            half = numbers.noises.tolerance(top.weights, failure) if any(top.weights.values()) else 0.0
+            return Interval(above - half, above + half)
+        return numbers.noises.quotient(used, top, bottom, failure)
 
     def output(self, numbers: NoisyNumbers) -> pa.Array:
         """Return the Arrow column of an estimate: int64 for whole numbers it surely holds, else float64."""
@@ -195,6 +206,21 @@ class Estimate(ABC):
         return numbers.values[self.count] - (null_count if numbers.levels else np.maximum(null_count, 0.0))
 
     @property
+    def null_counts(self) -> tuple[str, ...]:
+        """The coordinates of missing values in an estimate."""
+        return (self.null_count,) if self.null_count else ()
+
+    def used(self, numbers: NoisyNumbers) -> Mapping[str, Floats]:
+        """Return the noisy statistics as an estimate uses them: missing values are no fewer than zero.
+
+        Noise is then no larger in any interval: what is left is symmetric whatever the size of that noise.
+        """
+        if numbers.levels:
+            return numbers.values
+        clipped = {n: np.maximum(numbers.values[n], 0.0) for n in self.null_counts}
+        return {**numbers.values, **clipped}
+
+    @property
     def signs(self) -> dict[str, float]:
         """The noisy statistics of an estimate's count, with their signs."""
         return {n: sign for n, sign in ((self.count, 1.0), (self.null_count, -1.0)) if n}
@@ -213,9 +239,8 @@ def ones(weights: Mapping[str, float]) -> dict[str, Floats]:
 def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
     """Return the interval of an estimate that is a weighted sum of noisy statistics."""
     used = {n: w for n, w in weights.items() if w}
-    size = len(numbers.values[next(iter(weights))])
-    exact = sum((w * numbers.values[n] for n, w in used.items()), np.zeros(size))
+    exact = Form(used).value(numbers.values)
     if not used:
         return Interval(exact, exact)
-    half = numbers.noises.tolerance({n: np.full(size, w) for n, w in used.items()}, failure)
+    half = numbers.noises.tolerance(used, failure)
     return Interval(exact - half, exact + half)

@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     aggregate_function,
@@ -465,7 +465,9 @@ class CoefficientEstimate(CrossEstimate):
         """Return Fieller's interval of a regression coefficient; infinite where there is none."""
         system = _System(self, numbers)
         above, below = system.fraction(self._weights)
-        found = numbers.noises.quotient(numbers.values, above, below, failure).shifted(self._shift)
+        found = numbers.noises.quotient(numbers.values, Form(above), Form(below), failure).shifted(
+            self._shift
+        )
         known = np.isfinite(system.box(1 - SURE)).all(axis=1)
         return Interval(np.where(known, found.low, -np.inf), np.where(known, found.high, np.inf))
 

@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import with_bounds
 from sfumato.query.aggregates.estimate import (
@@ -421,6 +421,12 @@ class MeanEstimate(Estimate):
 
     kind = "mean"
 
+    @property
+    def forms(self) -> tuple[Form, Form]:
+        """The linear forms of noisy statistics of which a mean is the ratio."""
+        count = Form(self.signs)
+        return Form({self.total: 1.0}).plus(count, self.centre), count
+
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy mean, within its bounds."""
         mean = numbers.values[self.total] / np.maximum(self.counted(numbers), self.least)
@@ -429,7 +435,7 @@ class MeanEstimate(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval of a mean, within its bounds."""
         within = self.lower - self.centre, self.upper - self.centre
-        mean = numbers.noises.ratio(numbers.values, {self.total: 1.0}, self.signs, within, failure)
+        mean = numbers.noises.ratio(self.used(numbers), {self.total: 1.0}, self.signs, within, failure)
         return mean.shifted(self.centre)
 
 
