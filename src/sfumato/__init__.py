@@ -48,6 +48,8 @@ if TYPE_CHECKING:
         vector_sum,
     )
     from sfumato.query.tables.public_table import PublicTable
+    from sfumato.release.combined_releases import change, combine, read_release
+    from sfumato.release.estimate_table import EstimateTable
     from sfumato.release.noisy_table import NoisyTable
     from sfumato.release.processed_release import ProcessedRelease
     from sfumato.release.receipt import Receipt
@@ -61,6 +63,7 @@ _HOMES = {
     "advise": "sfumato.advice.advise",
     "Budget": "sfumato.budget",
     "Ledger": "sfumato.budget.ledger",
+    "EstimateTable": "sfumato.release.estimate_table",
     "NoisyTable": "sfumato.release.noisy_table",
     "ProcessedRelease": "sfumato.release.processed_release",
     "PublicTable": "sfumato.api.table",
@@ -72,7 +75,9 @@ _HOMES = {
     "Table": "sfumato.api.table",
     "TopRelease": "sfumato.release.top_release",
     "catalog": "sfumato.engines.catalog",
+    "change": "sfumato.release.combined_releases",
     "check": "sfumato.engines.question_check",
+    "combine": "sfumato.release.combined_releases",
     "correlation": "sfumato.query.aggregates",
     "covariance": "sfumato.query.aggregates",
     "linear_regression": "sfumato.query.aggregates",
@@ -92,6 +97,7 @@ _HOMES = {
     "public": "sfumato.engines.scan",
     "quantile": "sfumato.query.aggregates",
     "quantiles": "sfumato.query.aggregates",
+    "read_release": "sfumato.release.combined_releases",
     "ratio": "sfumato.query.aggregates",
     "scan": "sfumato.engines.scan",
     "sql": "sfumato.engines.sql",
@@ -108,6 +114,7 @@ __all__ = [
     "Advice",
     "Budget",
     "Catalog",
+    "EstimateTable",
     "Ledger",
     "NoisyTable",
     "ProcessedRelease",
@@ -120,7 +127,9 @@ __all__ = [
     "TopRelease",
     "advise",
     "catalog",
+    "change",
     "check",
+    "combine",
     "correlation",
     "count",
     "count_distinct",
@@ -141,6 +150,7 @@ __all__ = [
     "quantile",
     "quantiles",
     "ratio",
+    "read_release",
     "scan",
     "sql",
     "stddev",

@@ -9,6 +9,7 @@ RECEIPT = f"{RELEASE}/test_receipt.py"
 DIGEST = f"{RECEIPT}::test_tables_that_differ_have_digests_that_differ"
 SAMPLING = f"{RELEASE}/test_sampling.py"
 DERIVED = f"{RELEASE}/test_comparison.py"
+COMBINED = f"{RELEASE}/test_combined_releases.py"
 STANDARD = f"{RELEASE}/test_standard_errors.py"
 
 FAULTS = [
@@ -67,6 +68,27 @@ FAULTS = [
           "return [1 / divisor, -first / divisor**2]", "return [1 / divisor, first / divisor**2]", f"{STANDARD}::test_what_noise_leaves_open_has_none"),
     Fault("a number that may be 0 is divided by", "query/aggregates/estimate.py",
           "return np.asarray(np.abs(divisor) >= _SURE * error)", "return np.asarray(np.abs(divisor) >= 0 * error)", f"{STANDARD}::test_what_noise_leaves_open_has_none"),
+    # Combined, compared and saved releases.
+    Fault("releases are averaged by their errors, not the squares", "release/combined_releases.py",
+          "weights = known * shares**2", "weights = known * shares", f"{COMBINED}::test_estimates_are_weighted_by_their_inverse_variances"),
+    Fault("a combination has the error of its best release", "release/combined_releases.py",
+          "return (weights * values).sum(axis=0), error, step", "return (weights * values).sum(axis=0), least, step", f"{COMBINED}::test_estimates_are_weighted_by_their_inverse_variances"),
+    Fault("a change has the noise of one release", "release/combined_releases.py",
+          "new - old, np.hypot(old_error, new_error), ", "new - old, new_error, ", f"{COMBINED}::test_changes_have_the_noise_of_both"),
+    Fault("a release is combined with its copy", "release/noisy_table.py",
+          '        self._identity = state["identity"]\n', "", f"{COMBINED}::test_what_cannot_be_combined_is_refused"),
+    Fault("a saved release is combined with itself", "release/combined_releases.py",
+          'source = Source("", canonical_digest(', 'source = Source("saved", canonical_digest(', f"{COMBINED}::test_a_saved_release_is_as_the_release"),
+    Fault("bars of Laplace noise are as of Gaussian noise", "release/estimate_table.py",
+          "return min(normal, laplace), max(normal, laplace)", "return normal, normal", f"{COMBINED}::test_bars_hold_whatever_noise_there_is"),
+    Fault("bars of whole numbers are as of real ones", "release/estimate_table.py",
+          "times * error + self.half_steps[name] for", "times * error for", f"{COMBINED}::test_bars_of_whole_numbers_hold"),
+    Fault("bars of K-norm noise are as of Laplace noise", "release/estimate_table.py",
+          "return float(found.min()), float(found.max())", "return laplace, laplace", f"{COMBINED}::test_bars_hold_whatever_noise_there_is"),
+    Fault("the last of several equal groups stands for all", "release/combined_releases.py",
+          "if found.setdefault(key, place) != place:", "if found.update({key: place}):", f"{COMBINED}::test_what_cannot_be_combined_is_refused"),
+    Fault("a changed table is read as a release", "release/combined_releases.py",
+          "if not verified.ok or bill.answer is None:", "if bill.answer is None:", f"{COMBINED}::test_a_changed_table_is_refused"),
     # Sampling error.
     Fault("ends of a share are for one no fewer", "release/sampling_error.py",
           "betaincinv(np.where(there, ones, 1.0), zeros + 1, tail)", "betaincinv(np.where(there, ones, 1.0), zeros, tail)", f"{SAMPLING}::test_ends_fail_no_more_often_than_stated"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, SupportsIndex
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -80,6 +81,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     def __init__(self, engine: Evaluator) -> None:
         self._engine = engine
+        self._identity = uuid4().hex  # copies keep it: their noise is the same
         # Of one that was passed on: what was said of its noise and of ledgers where it was drawn.
         self._was_unsafe: bool = False
         self._from_ledger: list[Any] | None = None
@@ -189,11 +191,13 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     def _state(self) -> dict[str, Any]:
         """Return the finished noisy table for another process: its noisy statistics and plan, and no rows."""
-        return {"unsafe": self._unsafe, "entered": self._entered, "numbers": packed(self._own_numbers())}
+        state = {"identity": self._identity, "unsafe": self._unsafe, "entered": self._entered}
+        return state | {"numbers": packed(self._own_numbers())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
         """Become the finished noisy table that `_state` describes."""
         self._from_ledger = state["entered"]
+        self._identity = state["identity"]
         self._was_unsafe = state["unsafe"]
         if (numbers := unpacked(state["numbers"])) is not None:
             self._restore(numbers)

@@ -14,7 +14,6 @@ from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
 from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
-from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
 from sfumato.noise.laws import Floats
 from sfumato.plan.group_measurement import NoisyBatch
@@ -22,6 +21,7 @@ from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_bytes
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
+from sfumato.query.aggregates.estimate import nullable_column
 from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.error_bars import NO_STANDARD_ERROR, Bars, Bias, check_error_names, checked_confidence
 from sfumato.query.inferred_parameters import Found
@@ -397,11 +397,10 @@ def _standard_errors(batch: NoisyBatch) -> pa.RecordBatch:
     """Return the keys of a batch and its standard errors; NULL where an output has none."""
     found = {}
     for e in batch.measurement.requirements.estimates:
-        error = e.standard_error(batch.numbers) if e.has_standard_error else None
-        if error is None:
+        if e.has_standard_error:
+            found[e.name] = nullable_column(e.standard_error(batch.numbers))
+        else:
             found[e.name] = pa.nulls(batch.keys.num_rows, e.error_type)
-        else:  # lists have NaN for NULL
-            found[e.name] = arrow_column(error) if e.entries else pa.array(error, from_pandas=True)
     return batch.with_keys(found)
 
 

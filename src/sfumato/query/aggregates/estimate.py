@@ -231,6 +231,14 @@ def is_sure(divisor: Floats, error: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.abs(divisor) >= _SURE * error)
 
 
+def nullable_column(values: Floats) -> pa.Array:
+    """Return numbers as an Arrow column with NULL for NaN; of two dimensions, as lists with NaN."""
+    import pyarrow.compute as pc  # which takes long to import
+
+    column = arrow_column(values)
+    return column if values.ndim > 1 else pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+
+
 def ones(weights: Mapping[str, float]) -> dict[str, Floats]:
     """Return weights of noisy statistics as arrays that fit any number of groups."""
     return {name: np.full(1, weight) for name, weight in weights.items()}
