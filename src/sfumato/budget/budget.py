@@ -201,7 +201,7 @@ class Account:
         lacking = " and ".join(f"{name}={round_up(over):.6g}" for name, over in pairs if over > 0)
         pair = f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
         can = f"a question may still ask for {pair}"
-        second = f", {lacking} too much" if lacking else ""
+        second = f" by {lacking}" if lacking else ""
         tighter = ". composition='adding' leaves all of the budget's delta to questions, and not half"
         return f"{first}{second}; {can}" + (tighter if asked.delta > left.delta else "")
 

@@ -320,7 +320,7 @@ class Verification(TextCard):
             lines = [
                 f"{self.what} agrees with the receipt: {_rows_of(answer)}.",
                 "Checked: the names of its columns, the number of its rows, and the SHA-256 of all values, "
-                "whose order does not matter.",
+                "with rows in any order.",
             ]
         if receipt.dummy:
             lines.append("NOT A RELEASE: its rows were made up from declarations, and are nobody's.")
@@ -409,7 +409,7 @@ def _certified(receipt: Receipt) -> str:
 def _rows_of(answer: Answer | None) -> str:
     if answer is None:
         return "read elsewhere, so that there is no digest of it"
-    return f"{_rows(answer)} of {', '.join(column.name for column in answer.columns)}"
+    return f"{_rows(answer)}, with columns {', '.join(column.name for column in answer.columns)}"
 
 
 def _rows(answer: Answer) -> str:

@@ -161,7 +161,7 @@ def test_who_is_refused_without_end_fills_no_disk(ledger, monkeypatch):
 def test_what_a_refusal_writes_is_short(of_file):
     budget, before = of_file.budget("shop", "ann"), Path(of_file._store._path).stat().st_size
     for _ in range(20):
-        with pytest.raises(BudgetError, match="more than is left"):
+        with pytest.raises(BudgetError, match="exceeds what is left"):
             budget.spend(60, plan={"asks": "x", "keys": ["y" * 100] * 2000}, what="\u1e9e" * 10_000)
     of_file.journal._record_rejected_text("shop", "ann", "\ud800" * 10**6, "SqlError")
     sizes = [len(json.dumps(line.row())) for line in of_file.journal.lines() if line.kind == "refused"]
