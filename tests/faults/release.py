@@ -42,6 +42,9 @@ FAULTS = [
     # Digests and receipts.
     Fault("a digest has no names", "release/table_digest.py",
           'json.dumps(names, separators=(",", ":"))', 'json.dumps([], separators=(",", ":"))', DIGEST),
+    Fault("a digest has nine digits of a number", "release/table_digest.py",
+          'bits = np.where(np.isnan(bits), np.float64("nan"), bits).view(', 'bits = np.where(np.isnan(bits), np.float64("nan"), bits).round(9).view(',
+          f"{RECEIPT}::test_the_smallest_change_of_a_number"),
     Fault("a receipt that was changed is read", "release/receipt.py",
           'if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):', "if False:", f"{RECEIPT}::test_a_receipt_in_which_anything_was_changed_is_none"),
     Fault("verifying a receipt does not certify it anew", "release/receipt.py",

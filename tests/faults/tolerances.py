@@ -31,6 +31,8 @@ FAULTS = [
     # Assertions.
     Fault("each value has all of the flakiness", CHECKS + "stated_tolerances.py",
           "each_k(self.k, max(values, 1), apart=apart)", "each_k(self.k, 1, apart=apart)", f"{NOISY}::test_tolerances_by_group_by_output_and_by_k"),
+    Fault("outputs of a group have all of its flakiness", CHECKS + "noise_assertions.py",
+          "each = each_k(k, groups, apart=apart) + math.log10(parts)", "each = each_k(k, groups, apart=apart)", f"{NOISY}::test_outputs_of_a_group_share_its_flakiness"),
     Fault("each check of a spread has all of the flakiness", CHECKS + "noise_spread.py",
           "each = k + math.log10(_CHECKS)", "each = k", f"{NOISY}::test_each_check_of_a_spread_has_its_part"),
     Fault("a check that passes without noise is not refused", CHECKS + "noise_spread.py",

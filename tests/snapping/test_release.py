@@ -219,6 +219,15 @@ def exact(x: float, m: int) -> float:
         return math.copysign(math.inf, x)
 
 
+def test_exact_ties_go_up():
+    for m in (-1073, -5, 0, 3, 900):
+        ties = [(k + 0.5) * 2.0**m for k in range(-9, 9)]
+        assert to_lattice(ties, 2.0**m).tolist() == [(k + 1) * 2.0**m for k in range(-9, 9)]
+        for toward in (-math.inf, math.inf):
+            beside = np.nextafter(ties, toward)
+            assert to_lattice(beside, 2.0**m).tolist() == [exact(x, m) for x in beside.tolist()]
+
+
 def test_subnormals_and_the_largest():
     for x in (5e-324, -5e-324, 2.0**-1022, 3 * 2.0**-1074, largest, -largest, 2.0**1023, -(2.0**1023)):
         for m in (-1074, -1073, -1022, 0, 960, 970, 971, 1000, 1023):

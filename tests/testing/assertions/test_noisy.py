@@ -375,6 +375,15 @@ def selected_away(plan, units: int, seed: int) -> bool:
     return not plan.selection.select([units], words=SeededWords(seed)).keep[0]
 
 
+def test_noise_that_decided_about_groups_is_not_judged_where_groups_are_missing():
+    counts = {g: 20 if g % 2 else 3000 for g in range(20)}
+    names = [g for g, n in counts.items() for _ in range(n)]
+    people = sf.scan(pa.table({"id": range(len(names)), "g": names}), privacy_unit="id").group_by("g")
+    release = released(people.bound(groups=1).agg(u=sf.count_units()), group_selection="laplace", epsilon=0.5)
+    with pytest.raises(RefusalError, match="no output here shows its noise"):
+        assert_noisy(release, counts, k=K)
+
+
 def test_what_does_not_fit_a_release_is_named(tmp_path):
     table = sf.scan(pa.table({"id": range(900), "x": [float(i % 30) for i in range(900)]}), privacy_unit="id")
     question = table.bound(rows=1).agg(n=sf.count(), q=sf.quantiles("x", [0.5], lower=0, upper=30))
