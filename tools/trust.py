@@ -747,6 +747,8 @@ EXCLUDED = (
             "noise/level_noise.py::LevelNoises.*",
             "noise/series_noise.py::TreeLaplace.deviation",
             "plan/group_measurement.py::NoisyBatch.half_widths",
+            "plan/quantile_candidates.py::Places.reach",
+            "plan/quantile_candidates.py::_errors",
             "plan/noisy_statistics.py::Cumulated.deviation",
             "plan/noisy_statistics.py::NoisyNumbers.cumulated",
             "plan/top_measurement.py::TopMeasurement.half_width",

@@ -6,6 +6,7 @@ import builtins
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fractions, round_down, round_up, truth_value
-from sfumato.noise.laws import Floats
+from sfumato.noise.laws import Floats, Laplace
 from sfumato.noise.noise_sums import Interval, NoiseSum
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
@@ -302,6 +303,9 @@ TREE_EXPONENT = -14
 # less a share of all rows.
 _TREE_TERMS = HEIGHT * (BRANCHING - 1) + 2
 _LEAF_SLACK = 2.0**-49
+# How much of the noise below the first level is in the rows by which a walk is off: a sum of squared weights.
+# Measured: benchmarks/coverage.py.
+DEEPER = 5.0
 
 
 @dataclass(frozen=True)
@@ -317,19 +321,38 @@ class QuantileEstimate(Estimate):
 
     def value(self, numbers: NoisyNumbers) -> Floats:
         """Return the quantile at which the walk down the noisy tree ended."""
+        return self.lower + self._share(numbers) * (self.upper - self.lower)
+
+    def _share(self, numbers: NoisyNumbers) -> Floats:
+        """Return the quantile as a share of the range."""
         tree = numbers.trees[self.total]
-        share = tree.values[:, tree.ranks.index(self.rank)]
-        return self.lower + share * (self.upper - self.lower)
+        return tree.values[:, tree.ranks.index(self.rank)]
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
-        """Return the interval of a quantile: leaves surely below its rank, and surely above."""
-        tree = numbers.trees[self.total]
+        """Return the interval of a quantile: quantiles at the ranks from which noise may have moved it.
+
+        Where values are not evenly spread there, or the rank is near an end, it reaches to leaves surely
+        below the quantile, and surely above.
+
+        Source:
+            Woodruff 1952, "Confidence intervals for medians and other position measures"; Cornish and Fisher
+            1938, "Moments and cumulants in the specification of distributions", for sums of Laplace noise.
+        """
+        tree, rank, law = numbers.trees[self.total], self.rank, numbers.laws[self.total]
         # Of the rows left of a place, less the rank's share of all, a sum of noises is all that is wrong.
-        noise = NoiseSum([(1.0, numbers.laws[self.total])] * _TREE_TERMS)
-        error = noise.tolerance(-math.log10(failure))
-        target = (self.rank * tree.total)[:, None]
+        error = NoiseSum([(1.0, law)] * _TREE_TERMS).tolerance(-math.log10(failure))
+        target = (rank * tree.total)[:, None]
         low = _last_of_run(tree.below - target < -error, tree.low, 0.0)
         high = _last_of_run((tree.upto - target > error)[:, ::-1], tree.high[:, ::-1], 1.0)
+        first, z = np.floor(self._share(numbers) * BRANCHING), -NormalDist().inv_cdf(failure / 2)
+        squares = first * (1 - rank) ** 2 + (BRANCHING - first) * rank**2 + DEEPER
+        heavy = builtins.max(z**3 - 3 * z, 0.0) / 8 if isinstance(law, Laplace) else 0.0
+        rows = law.standard_deviation * np.sqrt(squares) * (z + heavy / squares)
+        off = rows / np.maximum(tree.total, 1.0)
+        # Noise in empty nodes beyond the last value moves quantiles of ranks that are near the ends.
+        inside = off < builtins.min(rank, 1 - rank)
+        low = np.maximum(low, _at_rank(tree.low, np.where(inside, rank - off, -1.0)))
+        high = np.minimum(high, 1 - _at_rank(1 - tree.high[:, ::-1], np.where(inside, 1 - rank - off, -1.0)))
         # A row's leaf is found in floats, so that it may lie a little outside.
         width, slack = self.upper - self.lower, _LEAF_SLACK * (abs(self.lower) + abs(self.upper))
         return Interval(
@@ -342,6 +365,16 @@ def _last_of_run(sure: NDArray[np.bool_], ends: Floats, otherwise: float) -> Flo
     """Return the end of the last leaf that is surely on one side of a quantile."""
     run = np.logical_and.accumulate(sure, axis=1).sum(axis=1)
     return np.where(run > 0, ends[np.arange(len(ends)), np.maximum(run - 1, 0)], otherwise)
+
+
+def _at_rank(ends: Floats, ranks: Floats) -> Floats:
+    """Return the ends of nodes at some ranks, from those at evenly spaced ones; 0 where they are not even."""
+    steps = ends.shape[1] - 1
+    place = np.clip(ranks, 0.0, 1.0) * steps
+    at, groups = np.minimum(place.astype(np.int64), steps - 1), np.arange(len(ends))
+    before, here, after, next_ = (ends[groups, np.clip(at + i, 0, steps)] for i in (-1, 0, 1, 2))
+    even = (ranks > 0) & is_balanced(before, here, after) & is_balanced(here, after, next_)
+    return np.where(even, here + (place - at) * (after - here), 0.0)
 
 
 # As for trees: 64 bits hold the counts of 2^49 rows.
