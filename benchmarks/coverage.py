@@ -1,6 +1,8 @@
-"""Coverage and width of the interval of a stratified proportion, over designs, populations and noises.
+"""Coverage and width of error bars: of numbers computed from several noisy ones, and of stratified proportions.
 
-    python benchmarks/coverage.py [--repetitions 10000] [--quick]
+    python benchmarks/coverage.py [--only computed|strata] [--releases 1000] [--repetitions 10000] [--quick]
+
+The first part is in `_computed_bars.py`. The second is over designs, populations and noises.
 
 Each cell is a design (strata, sample and population sizes), a population, a noise and a confidence. Samples
 are drawn without replacement, noise by the package's own exact draws. A cell's coverage is the share
@@ -24,6 +26,7 @@ from fractions import Fraction
 from itertools import product
 from statistics import NormalDist, median
 
+import _computed_bars as computed
 import numpy as np
 
 from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
@@ -155,9 +158,15 @@ def cells(repetitions: int, quick: bool) -> Iterator[Cell]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", choices=("computed", "strata"), help="one part")
+    parser.add_argument("--releases", type=int, default=1_000, help="of each noise, for computed numbers")
     parser.add_argument("--repetitions", type=int, default=10_000)
     parser.add_argument("--quick", action="store_true", help="two fifths of the designs")
     options = parser.parse_args()
+    if options.only != "strata":
+        computed.run(options.releases)
+    if options.only == "computed":
+        return
     found = list(cells(options.repetitions, options.quick))
     assert all(c.width <= 1 for c in found)
     for confidence in CONFIDENCES:
