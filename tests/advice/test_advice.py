@@ -76,6 +76,13 @@ def test_questions_of_other_rows_share_no_look(people):
     assert len(found) == 2 and found[1].value["units"] < 0.6 * found[0].value["units"]
 
 
+@pytest.mark.long
+def test_what_was_advised_is_given_once(advice):
+    for option in ({"epsilon": 1}, {"delta": 0}):
+        with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
+            advice.questions["sold"].release(**option)
+
+
 def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
     budget = sf.Budget(epsilon=4, delta="1e-6", composition="adding")
     asked = {name: one for name, one in questions(people).items() if name in ("few", "all")}

@@ -15,6 +15,7 @@ import pytest
 import sfumato as sf
 from sfumato.api import largest_groups
 from sfumato.budget import Loss
+from sfumato.budget import loss as checking
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.budget.loss import proved
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -281,3 +282,12 @@ def test_a_release_describes_its_looks_and_diagnostics():
     assert looks >= 1 and sum(claims[:looks]) == release.found[0].epsilon
     assert claims[looks] == release.plan.epsilon and sum(claims) == 1
     assert len(claims) > looks + 2  # those of diagnostics
+
+
+def test_long_descriptions_are_certified_and_not_kept():
+    """256 of 100,000 time steps took 1.4 GB."""
+    described = describe([question().plan(epsilon=1)])
+    for unit, kept in (("id", 1), ("i" * checking._LONGEST_KEPT, 0)):
+        checking._certified.cache_clear()
+        assert proved(described | {"unit": unit}).pure == 1
+        assert checking._certified.cache_info().currsize == kept

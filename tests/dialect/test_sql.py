@@ -395,6 +395,11 @@ def test_keys_are_not_the_privacy_unit_and_older_calls_are_for_the_older_clause(
         refused(dp(f"year, {select}", clause="ANONYMIZATION"))
 
 
+def test_group_options_need_groups() -> None:
+    for option in ("pre_threshold = 3", "group_selection = laplace"):
+        assert refused(dp("COUNT(*)", "", option)) == option.split(" ")[0]
+
+
 def test_no_aggregate_hides_in_a_row_expression() -> None:
     for name in (*PRIVATE, *refusals("aggregates")):
         assert refused(dp(f"COUNT([{name.lower()} (x)])", "")) == name.lower()

@@ -24,6 +24,8 @@ DDL = (
 )
 GOOD = (1, "a", 0.5, "2024-01-31", "2024-01-31 01:02:03", 1, b"\0\xff", 1.25, "x")
 
+KINDS = ["BIGINT", "VARCHAR", "DOUBLE", "DATE", "TIMESTAMP", "BOOLEAN", "BLOB", "DOUBLE", "VARCHAR"]
+
 odd = (
     st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=True) | st.text(max_size=4) | st.binary(max_size=4)
     | st.sampled_from(["2024-01-31", "infinity", "99999-01-01", "2024-02-30", "1e400", "NaN", "true", b"2024-01-31"])
@@ -47,6 +49,17 @@ def rows_of(asked: Any) -> Counter:
     with made.source.session() as session:
         made.source.load(session, [name for name, _ in made.source.columns])
         return Counter(map(str, session.execute(made.after(made.source.relation)).fetchall()))
+
+
+def test_columns_have_their_declared_types(tmp_path):
+    asked = sf.scan(stored(tmp_path / "t.sqlite", [GOOD]), privacy_unit="id")
+    assert [column.type_name for column in asked.schema.values()] == KINDS
+    (row,) = rows_of(asked)
+    assert row == (
+        "(1, 'a', 0.5, datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 1, 2, 3), True, "
+        "b'\\x00\\xff', 1.25, 'x')"
+    )
+    assert asked._engine.files == (str(tmp_path / "t.sqlite"),)
 
 
 @pytest.mark.long
