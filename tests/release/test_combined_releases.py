@@ -323,6 +323,21 @@ def test_what_sql_leaves_as_it_is_can_be_combined(tmp_path):
 
 
 @EXACT
+def test_an_answer_that_a_journal_repeats_is_the_same_release(tmp_path):
+    pq.write_table(ROWS, tmp_path / "people.parquet")
+    ledger = sf.Ledger(tmp_path / "budget.db")
+    ledger.create("people", epsilon=10)
+    ledger.journal.declare("people", "1")
+    asked = sf.scan(tmp_path / "people.parquet", privacy_unit="id").agg(n=sf.count_units())
+    first = asked.release(epsilon=1, budget=ledger.budget("people"))
+    first.to_arrow()
+    again = asked.release(epsilon=1, budget=ledger.budget("people"))
+    assert again.repeats
+    with pytest.raises(QueryError, match="two of the releases are one"):
+        sf.combine([first, again])
+
+
+@EXACT
 def test_what_makes_numbers_biased_is_noted():
     shown = [people().agg(n=sf.count()).release(epsilon=1, nonnegative=True) for _ in range(2)]
     assert "Numbers below 0 count as 0" in str(sf.combine(shown))
@@ -334,13 +349,16 @@ def test_what_makes_numbers_biased_is_noted():
 def test_what_cannot_be_combined_is_refused():
     one, other = release(), release()
     q = {"n": sf.count(), "q": sf.median("x", lower=0, upper=10)}
-    with pytest.raises(QueryError, match=r"'q' has no standard error. Write outputs=\['n'\]"):
+    with pytest.raises(QueryError, match=r"'q' is no number with a standard error. Write outputs=\['n'\]"):
         sf.combine([release(**q), release(**q)])
     assert sf.combine([release(**q), release(**q)], outputs=["n"]).to_arrow().column_names == ["town", "n"]
     with pytest.raises(QueryError, match=r"'m' is not in each of the releases. Write outputs=\['n'\]"):
         sf.combine([one, release(n=sf.count())])
     with pytest.raises(QueryError, match="no output with a standard error in common"):
         sf.combine([release(a=sf.count()), release(b=sf.count())])
+    for no_names in ("n", [], 3):
+        with pytest.raises(ParameterError, match="a list of names of outputs"):
+            sf.combine([one, other], outputs=no_names)
     with pytest.raises(QueryError, match="'k' is not in each"):
         sf.combine([one, other], outputs=["k"])
     with pytest.raises(QueryError, match="by town, another by nothing"):

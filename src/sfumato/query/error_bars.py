@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Literal, get_args
 
 from sfumato.dataclass import dataclass
@@ -181,6 +182,19 @@ def check_error_names(measured: Iterable[str], columns: Iterable[str], suffix: s
             raise QueryError(
                 f"confidence: the error bars of {name!r} need the name {name + suffix!r}, which is taken"
             )
+
+
+def requested_kind(errors: object) -> BarKind | None:
+    """Return the kind of error bars that stand beside the numbers; None without any.
+
+    Raises:
+        ParameterError: errors is neither a truth value nor "standard".
+    """
+    if isinstance(errors, str) and errors == STANDARD:
+        return "standard"
+    with suppress(ParameterError):
+        return "half_width" if truth_value(errors, "errors") else None
+    raise ParameterError("errors", errors, "True, False or 'standard'")
 
 
 def checked_confidence(confidence: object) -> float:

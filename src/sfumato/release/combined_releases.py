@@ -16,6 +16,7 @@ from sfumato.display.result_table import ResultTable
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.errors import shown as written
 from sfumato.exact import truth_value
+from sfumato.names import suggest_arguments
 from sfumato.noise.laws import Floats
 from sfumato.plan.plan import describe
 from sfumato.plan.top_measurement import RANK
@@ -35,6 +36,7 @@ from sfumato.release.top_release import TopRelease
 _ROUGH = ("Quantiles", "Stratified")  # aggregates without a standard error
 
 
+@suggest_arguments
 def combine(
     releases: Iterable[NoisyTable | EstimateTable], *, outputs: Sequence[str] | None = None
 ) -> EstimateTable:
@@ -73,6 +75,7 @@ def combine(
     return _joined("Combined estimates", parts, keys, made)
 
 
+@suggest_arguments
 def change(
     before: NoisyTable | EstimateTable,
     after: NoisyTable | EstimateTable,
@@ -114,6 +117,7 @@ def change(
     return _joined("Relative change" if relative else "Change", parts, keys, made)
 
 
+@suggest_arguments
 def read_release(
     table: str | PathLike[str] | pa.Table,
     receipt: str | PathLike[str] | Receipt,
@@ -358,12 +362,15 @@ def _check_outputs(function: str, shapes: Sequence[_Shape], outputs: Sequence[st
     common = [name for name in shapes[0].outputs if all(name in shape.outputs for shape in shapes)]
     if not common:
         raise QueryError(f"{function}: the releases have no output with a standard error in common")
+    names = isinstance(outputs, Iterable) and not isinstance(outputs, str)
+    if outputs is not None and not (names and list(outputs)):
+        raise ParameterError("outputs", outputs, "a list of names of outputs, or left out")
     every = dict.fromkeys(name for shape in shapes for name in (*shape.outputs, *shape.lacking))
     for name in every if outputs is None else outputs:
         if name in common:
             continue
         lacks = any(name in shape.lacking for shape in shapes)
-        why = "has no standard error" if lacks else "is not in each of the releases"
+        why = "is no number with a standard error" if lacks else "is not in each of the releases"
         raise QueryError(f"{function}: {written(name)} {why}. Write outputs={common!r}")
     return list(every if outputs is None else dict.fromkeys(outputs))
 

@@ -15,10 +15,18 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Facts, Rows, cell
 from sfumato.display.formatting import visible
 from sfumato.display.result_table import ResultTable, pandas_frame
-from sfumato.exact import truth_value
+from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.noise.laws import Floats
 from sfumato.query.aggregates.estimate import nullable_column
-from sfumato.query.error_bars import UNBIASED, BarKind, Bars, Errors, check_error_names, checked_confidence
+from sfumato.query.error_bars import (
+    UNBIASED,
+    BarKind,
+    Bars,
+    Errors,
+    check_error_names,
+    checked_confidence,
+    requested_kind,
+)
 from sfumato.release.release_display import measured
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class EstimateTable(ResultTable):
+class EstimateTable(SuggestingArguments, ResultTable):
     """A table of estimates by group with standard errors, from one release or several.
 
     Args:
@@ -80,6 +88,8 @@ class EstimateTable(ResultTable):
     sources: tuple[Source, ...]
     name: str = "Estimates"
     lacking: tuple[str, ...] = ()
+
+    _foreign = foreign_names.RELEASE
 
     def to_arrow(self) -> pa.Table:
         """Return the keys and the estimates, as float64.
@@ -134,10 +144,9 @@ class EstimateTable(ResultTable):
         >>> list(both.frame(errors="standard"))
         ['people', 'people_standard_error']
         """
-        standard = errors == "standard"
-        if not standard and not truth_value(errors, "errors"):
+        if (kind := requested_kind(errors)) is None:
             return self.to_pandas()
-        bars = Bars(checked_confidence(confidence), standard=standard)
+        bars = Bars._checked(confidence, kind=kind)
         check_error_names(self.values, [*self.keys.column_names, *self.values], bars.suffix)
         widths = self._widths(bars)
         columns = {

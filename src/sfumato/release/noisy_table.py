@@ -26,14 +26,13 @@ from sfumato.errors import (
     require,
     with_article,
 )
-from sfumato.exact import truth_value
 from sfumato.files import check_no_source
 from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.ownership import Owned
 from sfumato.plan.plan import Described, describe
 from sfumato.plan.serialization import packed, restored_release, unpacked
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import BarKind, Bars, Bias, Errors, checked_confidence
+from sfumato.query.error_bars import BarKind, Bars, Bias, Errors, checked_confidence, requested_kind
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.group_comparison import Comparison
@@ -304,10 +303,9 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         self, errors: Errors, confidence: float | None, simultaneous: bool, sampling: bool | None
     ) -> Bars | None:
         """Return the error bars to put beside the numbers; None if none are requested."""
-        if errors == "standard":
-            return self._bars(confidence, simultaneous, sampling, "standard")
-        bars = self._bars(confidence, simultaneous, sampling)
-        return bars if truth_value(errors, "errors") or confidence is not None else None
+        kind = requested_kind(errors)
+        bars = self._bars(confidence, simultaneous, sampling, kind or "half_width")
+        return bars if kind or confidence is not None else None
 
     def plot(
         self,
