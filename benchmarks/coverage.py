@@ -1,8 +1,8 @@
-"""Coverage and width of error bars: of numbers computed from several noisy ones, and of stratified proportions.
+"""Coverage and width of error bars: of computed numbers, of quantiles, spread and fits, and of stratified proportions.
 
-    python benchmarks/coverage.py [--only computed|strata] [--releases 1000] [--repetitions 10000] [--quick]
+    python benchmarks/coverage.py [--only computed|spread|strata] [--releases 1000] [--repetitions 10000] [--quick]
 
-The first part is in `_computed_bars.py`. The second is over designs, populations and noises.
+The first two parts are in `_computed_bars.py` and `_spread_bars.py`. The third is over designs, populations and noises.
 
 Each cell is a design (strata, sample and population sizes), a population, a noise and a confidence. Samples
 are drawn without replacement, noise by the package's own exact draws. A cell's coverage is the share
@@ -27,6 +27,7 @@ from itertools import product
 from statistics import NormalDist, median
 
 import _computed_bars as computed
+import _spread_bars as spread
 import numpy as np
 
 from sfumato.measurements.stratified_survey import ProportionLimits, RoundedNoise
@@ -158,14 +159,15 @@ def cells(repetitions: int, quick: bool) -> Iterator[Cell]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", choices=("computed", "strata"), help="one part")
-    parser.add_argument("--releases", type=int, default=1_000, help="of each noise, for computed numbers")
+    parser.add_argument("--only", choices=("computed", "spread", "strata"), help="one part")
+    parser.add_argument("--releases", type=int, default=1_000, help="of each noise, in the first two parts")
     parser.add_argument("--repetitions", type=int, default=10_000)
     parser.add_argument("--quick", action="store_true", help="two fifths of the designs")
     options = parser.parse_args()
-    if options.only != "strata":
-        computed.run(options.releases)
-    if options.only == "computed":
+    for name, part in (("computed", computed), ("spread", spread)):
+        if options.only in (None, name):
+            part.run(options.releases)
+    if options.only not in (None, "strata"):
         return
     found = list(cells(options.repetitions, options.quick))
     assert all(c.width <= 1 for c in found)

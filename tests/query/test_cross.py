@@ -109,8 +109,7 @@ def test_bars_hold_as_often_as_they_say(noise, groups=1_000):
     for confidence, least, most in ((0.8, 0.785, 0.915), (0.95, 0.945, 0.99)):
         low, high = (p + sign * 8 * np.sqrt(p * (1 - p) / groups) for sign, p in ((-1, least), (1, most)))
         found = covered(release, columns, confidence)
-        # Bars of sums of K-norm noise are wider.
-        assert all(low < share and (share < high or noise == "k_norm") for share in found.values()), found
+        assert all(low < share < high for share in found.values()), found
 
 
 @pytest.mark.long
