@@ -11,6 +11,7 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from sfumato.exact.outward_rounding import (
@@ -173,13 +174,19 @@ def discrete_tail(whole: int, scale: Fraction, bits: int) -> tuple[Real, Real]:
         scale: of the law.
         bits: the relative width is about 2^-bits.
     """
-    down, up = directed(bits + 6 + int(whole / scale).bit_length())
-    low, high = _exp_of_minus(rational(whole / scale), down, up)
-    less, more = _exp_of_minus(rational(1 / scale), down, up)
-    return (
-        down.div(down.mul_2exp(low, 1), up.add(1, more)),
-        up.div(up.mul_2exp(high, 1), down.add(1, less)),
-    )
+    y = rational(whole * scale.denominator, scale.numerator)
+    precision = bits + 6 + int(y).bit_length()
+    (down, up), (less, more) = directed(precision), _mean_step(scale, precision)
+    low, high = _exp_of_minus(y, down, up)
+    return down.div(low, more), up.div(high, less)
+
+
+@lru_cache(maxsize=1 << 10)
+def _mean_step(scale: Fraction, precision: int) -> tuple[Real, Real]:
+    """Enclose (1 + e^(-1 / scale)) / 2, which is the same for all tails of a discrete Laplace law."""
+    down, up = directed(precision)
+    low, high = _exp_of_minus(rational(1 / scale), down, up)
+    return down.div_2exp(down.add(1, low), 1), up.div_2exp(up.add(1, high), 1)
 
 
 def discrete_shift(scale: Fraction, bits: int) -> Real:
