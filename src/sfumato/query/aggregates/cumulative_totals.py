@@ -103,7 +103,7 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     a region, each has all steps, and a total of its own.
 
     Args:
-        aggregate: `count()`, `count_units()` or `sum(...)`.
+        of: `count()`, `count_units()` or `sum(...)`.
         over: the key column of time: whole numbers, dates or times. May be left out where it is the only key.
     Returns:
         What `agg` takes: of each step the total so far.
