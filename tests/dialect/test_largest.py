@@ -151,7 +151,7 @@ def test_wrong_calls_are_refused_in_words(call, says):
 
 BESIDE = [
     ({"rest": "GROUP BY product"}, "leave GROUP BY out"),
-    ({"rest": "ORDER BY price"}, "The released columns are: rank, product, units"),
+    ({"rest": "ORDER BY price"}, "These are: rank, product, units"),
     ({"rest": "ORDER BY 4"}, "the SELECT list has 3 entries"),
     ({"rest": f"WHERE {COUNT}(product, 3) > 1"}, "in WHERE"),
     ({"options": ""}, "needs a delta"),
