@@ -84,6 +84,9 @@ FAULTS: list[Fault] = [
           "return replace(joined, declared=joined.declared.joined_with([other.declared]), origins=origins)", "return replace(joined, origins=origins)", "tests/catalogs/test_declared_table.py"),
     Fault("a domain is that of a column that is replaced", "catalogs/declared_table.py",
           "all(isinstance(c, str) and c in self.schema and self._own(c) for c in columns)", "all(isinstance(c, str) and c in self.schema for c in columns)", "tests/catalogs/test_declared_table.py"),
+    Fault("an error of a row that says so is an interrupt", "errors.py",
+          "return called and _INTERRUPTED.fullmatch(str(error)) is not None", 'return called and "KeyboardInterrupt" in str(error)',
+          "tests/test_error_chain.py::test_an_interrupt_is_known_by_the_whole_text_alone"),
     Fault("real rows beside made-up ones are free", ENGINE + "dummy_source.py",
           "    if any(parts) and not all(parts):\n", "    if False:\n", TESTS + "test_dummy.py::test_made_up_rows_and_real_ones_do_not_meet"),
 ]  # fmt: skip

@@ -41,6 +41,9 @@ FAULTS = [
           "return found if all(group in self.places for group in found) else {}", "return dict(truth)", f"{K_NORM}::test_groups_that_may_be_missing_are_not_judged"),
     Fault("a mean's tolerance forgets the noise of its count", CHECKS + "output_tolerances.py",
           "weights = {total: 1.0, e.count: -at, e.null_count: at}", "weights = {total: 1.0, e.null_count: at}", f"{NOISY}::test_failure_rates_of_each_output"),
+    Fault("a quantile's probability is of one noise", CHECKS + "quantile_tolerances.py",
+          "return min(0.0, log10_outside(self.law, reach + 0.5) + math.log10(NOISES))", "return min(0.0, 1.1 * log10_outside(self.law, reach + 0.5))",
+          "tests/testing/assertions/test_quantiles.py::test_the_probability_is_that_of_the_k_at_which_the_interval_just_holds_a_value"),
     Fault("the group behind the candidates is forgotten", CHECKS + "top_group_assertions.py",
           "self.end = after[0] + 1 + (self.drawn.margin or 0)", "self.end = Fraction(0)", f"{LARGEST}::test_a_right_release_fails_no_more_often_than_it_says"),
     # Flakiness of tests and runs.

@@ -262,6 +262,15 @@ def test_honest_releases_pass_and_wrong_ones_fail(bars):
     assert "4 of 6 values are off" in text_of(assert_approx_equal, chosen_release(question), swapped, k=9)
 
 
+def test_the_probability_is_that_of_the_k_at_which_the_interval_just_holds_a_value():
+    walk = Walk(counts_of({i * LEAVES // 900: STEP for i in range(900)}), Gaussian(2 * STEP), 0.5, 0.0, 100.0)
+    for actual in (70.0, 90.0):
+        found = walk.tolerance_for(actual, 23).log10_probability
+        narrow, wide = (walk.tolerance_for(actual, -found * part).tolerance for part in (0.95, 1.05))
+        assert -1000 < found < -2 and narrow < actual - walk.without_noise <= wide
+    assert walk.tolerance_for(100.5, 23).log10_probability == -math.inf
+
+
 @LONG
 def test_values_and_mistaken_bounds():
     question = asked_to_choose()
