@@ -39,7 +39,7 @@ def main(place: str = "registry", port: str = "8000") -> None:
     url = f"http://127.0.0.1:{port}"
     with listening(settings) as sockets:  # before anything is made, so that a port in use leaves nothing
         token = prepared(folder)
-        print(f"Ann's token: {token}\nGive it to the page, {url}, which opens when it is there.", flush=True)
+        print(f"Ann's token: {token}\nEnter it at {url}. Press Ctrl+C to stop the service.", flush=True)
         threading.Thread(target=show, args=(url,), daemon=True).start()
         run(settings, sockets=sockets)
 

@@ -128,7 +128,7 @@ class Explanation(TextCard):
         before.append(
             f"Add {content['drawn']} noise to these numbers"
             f"{' of each group' if content['group_by'] else ''}. "
-            f"{'Together with the choice of groups' if selection else 'Together'} they cost at most "
+            f"{'Together with group selection' if selection else 'Together'} they cost at most "
             f"epsilon {epsilon:g} and delta {delta:g}"
             f"{f'; weights: {weights}' if weights else ''}:"
         )
@@ -210,7 +210,7 @@ class Explanation(TextCard):
                 else list(dict.fromkeys(o["asked"] for o in outputs.values()))
             )
             if s["name"] == "units" and threshold:
-                used.append("choice of groups")
+                used.append("group selection")
             found.append((what, bounds, f"{s['noise_deviation']:,.4g}", share, ", ".join(used)))
         return found
 

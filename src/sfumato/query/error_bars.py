@@ -35,7 +35,7 @@ class Bars:
             is within its bars in all rows that these are selected from.
 
     >>> Bars(0.9).describe(Bias())
-    '90% error bar, for each number by itself: covers the noise, not sampling error.'
+    '90% error bar, for each number by itself. It covers the noise, not sampling error.'
     """
 
     confidence: float = 0.95
@@ -101,10 +101,10 @@ class Bars:
             bias: what limits and bounds can change in the numbers.
 
         >>> Bars(sampling=True).describe(Bias(bounds=True))[40:]
-        ': covers the noise and the sampling error around statistics of the clamped values.'
+        '. It covers the noise and the sampling error around statistics of the clamped values.'
         """
         what = "Standard error" if self.standard else f"{self.confidence * 100:g}% error bar, {self._numbers}"
-        return f"{what}: covers {self._covers(bias)}."
+        return f"{what}. It covers {self._covers(bias)}."
 
 
 @dataclass(frozen=True)

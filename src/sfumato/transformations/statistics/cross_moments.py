@@ -128,7 +128,7 @@ class CrossMoments(Statistic):
             step = Grid(self.complete_exponent).step
             found.append(Coordinate(self.complete, Role.PRESENT, step, "rows", f"number of rows, {among}"))
         for i, axis in enumerate(self.axes):
-            what = f"sum of {axis.column} about the middle, bounded per row, {among}"
+            what = f"sum of {axis.column} about the middle of its bounds, bounded per row, {among}"
             found.append(
                 Coordinate(self.sum_name(i), Role.SUM, axis.grid.step, axis.column, what, axis.grid.bounds)
             )
@@ -136,7 +136,7 @@ class CrossMoments(Statistic):
             one, other = self.axes[i], self.axes[j]
             unit = f"{one.column}²" if i == j else f"{one.column}·{other.column}"
             of = f"squares of {one.column}" if i == j else f"products of {one.column} and {other.column}"
-            what = f"sum of {of} about the middle, bounded per row, {among}"
+            what = f"sum of {of} about the middle of its bounds, bounded per row, {among}"
             step, role = one.grid.step * other.grid.step, Role.SQUARES if i == j else Role.PRODUCTS
             found.append(Coordinate(self.product_name(i, j), role, step, unit, what))
         return tuple(found)

@@ -75,7 +75,7 @@ class Moments(Statistic):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The coordinates of the moments: sum, then missing values and squares where asked."""
         column, grid = self.column, self.grid
-        values = f"of {column}{' about the middle' if self.centred else ''}, bounded per row"
+        values = f"of {column}{' about the middle of its bounds' if self.centred else ''}, bounded per row"
         return self._ordered(
             Coordinate(
                 f"{self.label}.sum", Role.SUM, grid.step, column, f"sum of values {values}", grid.bounds

@@ -131,7 +131,7 @@ class WeightedSum(Statistic):
         if self.grid is None or self.column is None:
             return (weights,)
         step = Grid(self.weights.exponent + self.grid.exponent + self.bits).step
-        what = f"sum of {self.column} about the middle times {self.weight}, both bounded per row"
+        what = f"sum of {self.column} about the middle of its bounds, times {self.weight}, bounded per row"
         values = Coordinate(f"{self.label}.sum", Role.SUM, step, self.column, what, self.grid.bounds)
         return weights, values
 
