@@ -156,3 +156,19 @@ def test_whole_numbers_of_steps_are_within_their_tolerance(kind, scale):
         assert t == int(t) and both[away > t].sum() <= failure * 1.02
         if scale > 1:
             assert both[away > t - 1].sum() >= failure * 0.9
+
+
+@pytest.mark.parametrize("scale", [F(1, 8), F(1, 3), F(1)])
+@pytest.mark.parametrize("weights", [(10, 1), (5, 2), (1, 1, 2)])
+def test_forms_of_coarse_discrete_noise_are_within_their_tolerance(scale, weights):
+    """The exact law of the form, by convolution. Noise of the variance of discrete noise falls too fast."""
+    noise = IndependentNoise(NOISES["laplace"], (scale,) * len(weights))
+    chance = np.ones(1)
+    for w in weights:
+        own = np.zeros(80 * w + 1)
+        own[::w] = noise.laws[0].rounded_pmf(np.arange(-40, 41))
+        chance = np.convolve(chance, own)
+    away = np.abs(np.arange(len(chance)) - len(chance) // 2)
+    for failure in (0.2, 0.05, 0.01, 1e-4, 1e-6):
+        t = FormLaws(noise).tolerance(form((1, weights)), failure)
+        assert chance[away > t + 1e-9].sum() <= failure * 1.02

@@ -84,10 +84,28 @@ class FormLaws:
     def _coarse(self) -> Any:
         return np.diag(self._covariances[0]) < _FINE**2
 
+    @cached_property
+    def _off(self) -> Floats:
+        """How far rounding moves each coordinate at most, where its noise is coarse; else 0."""
+        shifts = np.array([0.5 + getattr(law, "shift", 0.0) for law in self.laws])
+        return np.where(self._coarse, shifts, 0.0)
+
+    @cached_property
+    def _unrounded(self) -> Floats:
+        """The variances of the noise that is rounded; of coarse discrete noise those of real noise."""
+        discrete = np.array([getattr(law, "discrete", False) for law in self.laws])
+        return np.where(self._coarse & discrete, 2 * self._scales**2, np.diag(self._covariances[0]))
+
+    @cached_property
+    def _own(self) -> Floats:
+        """The covariances of one group, with the rounding of fine noise."""
+        own = self._covariances[0].copy()
+        np.fill_diagonal(own, self._unrounded + np.where(self._coarse, 0.0, 1 / 12))
+        return own
+
     def covariance(self, one: Parts, other: Parts) -> Floats:
         """Return the covariance of two forms of the same groups; rounding of fine noise is part of it."""
-        own, shared = self._covariances
-        return _covariance(own + np.diag(np.where(self._coarse, 0.0, 1 / 12)), shared, one, other)
+        return _covariance(self._own, self._covariances[1], one, other)
 
     def deviation(self, parts: Parts) -> Floats:
         """Return the standard deviation of a form."""
@@ -113,10 +131,18 @@ class FormLaws:
             return float(sizes[0]) * int(law.rounded_tolerance(-math.log10(failure)))
         found = float(self.deviation(used)) * self.quantile(used, failure)
         off, step = float(self._rounding(used)), float(sizes.min())
+        most = min(found + off, self._apart(used, failure)) if off else found
         if np.abs(sizes / step - np.rint(sizes / step)).max() > _LATTICE:
-            return found + off
+            return most
         # A whole number of steps is within a half of what is not rounded.
-        return step * (math.floor((found + off) / step) if off else max(0, math.ceil(found / step - 0.5)))
+        whole = math.floor(most / step * (1 + _LATTICE)) if off else max(0, math.ceil(most / step - 0.5))
+        return step * whole
+
+    def _apart(self, parts: Parts, failure: float) -> float:
+        """Return the sum of the tolerances of all noises of a form, which share its chance to fail."""
+        k = math.log10(sum(n * np.count_nonzero(w) for n, w in parts) / failure)
+        each = [law.rounded_tolerance(k) for law in self.laws]
+        return float(sum(n * np.abs(w) @ each for n, w in parts))
 
     def tolerances(self, weights: Floats, failure: float) -> Floats:
         """Return the tolerances of many forms of one group each, for weights of shape (forms, coordinates).
@@ -133,7 +159,7 @@ class FormLaws:
 
     def _rounding(self, parts: Parts) -> Floats:
         """Return how far the rounding of coarse noise moves a form at most."""
-        return np.asarray(sum(n * np.abs(w[..., self._coarse]).sum(axis=-1) for n, w in parts) / 2)
+        return np.asarray(sum(n * np.abs(w) @ self._off for n, w in parts))
 
     @cached_property
     def laws(self) -> Sequence[Any]:
@@ -147,7 +173,7 @@ class FormLaws:
         if not isinstance(noise, JointNoise | SeparateNoise):
             if isinstance(noise, CentredGaussian) or isinstance(noise.laws[0], Gaussian):
                 return Gaussian(1).tolerance(-math.log10(failure))
-            scales = np.array([math.sqrt(law.variance / 2) for law in noise.laws])
+            scales = np.sqrt(self._unrounded / 2)
         scaled = [(n, w * scales) for n, w in parts if w.any()]
         largest = max((float(np.abs(w).max()) for _, w in scaled), default=0.0)
         if not largest:
