@@ -186,14 +186,15 @@ def test_without_bars_there_is_one_place_and_nothing_beside_it():
 def test_quantiles_are_near_and_bars_hold_them(asked):
     column, rank, name = ("x", 0.5, "q") if asked == "alone" else ("n", 0.9, "o")
     near, held = [], []
-    for seed in range(12):
+    for seed in range(100):
         for row, bar in zip(*released(asked, seed, groups=3, rows=1), strict=True):
             truth = exact(column, row["group"], rank)
             near.append(abs(row[name] - truth))
             held.append(near[-1] <= bar[name])
             if column == "n":
                 assert isinstance(row[name], int)
-    assert np.mean(held) > 0.9 and np.mean(near) < 0.25
+    # Of 300 bars that hold 90%, fewer than 80% hold with a probability below 10^-6.
+    assert np.mean(held) > 0.8 and np.mean(near) < 0.25
 
 
 def beyond(margin, share, rows):
