@@ -162,4 +162,8 @@ FAULTS = [
           "keys = sorted(by_key, key=lambda key: (-len(kept.get(key, ())), ordered_bytes(key)))[:groups]", "tests/transformations/test_rows.py"),
     Fault("rows without a unit are a unit", "transformations/contribution_bounding.py",
           "        if row.unit is not None:\n", "        if True:\n", "tests/transformations/test_rows.py"),
+    Fault("copies of a row are told apart by their place", "transformations/contribution_bounding.py",
+          "placed.append((order(unit, key, values, copies[same]), same, copies[same], key, values))",
+          "placed.append((order(unit, key, values, len(placed)), same, len(placed), key, values))",
+          "tests/transformations/test_total_rows.py::test_the_order_of_rows_decides_nothing"),
 ]  # fmt: skip
