@@ -15,7 +15,7 @@ from sfumato.audit import VectorLaw, closeness
 from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats
 from sfumato.audit.closeness.reference_law import CELLS
 from sfumato.audit.closeness.two_samples import as_uneven
-from sfumato.noise import Gaussian, Laplace, SeededWords
+from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SeededWords
 
 FINE = 2**30  # a scale in grid steps, as a release has it
 N = 50_000
@@ -249,3 +249,10 @@ def test_vectors_are_judged_by_their_projections():
     wrong = closeness(both_equal, BOTH)
     assert not wrong.passed and {c.name.split(":")[0] for c in wrong.failed} == {"largest"}
     assert not closeness(x * 1.05, BOTH).passed
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 1000])
+def test_discrete_noise_is_whole_without_a_grid(scale):
+    law, words = DiscreteLaplace(scale), SeededWords(1)
+    assert closeness(law.rounded(5000, words), law).passed
+    assert not closeness(law.rounded(5000, words) / 2, law).passed

@@ -131,9 +131,9 @@ def closeness(
             or a `VectorLaw`, of which each projection is checked so; or a mapping from each possible value to
             its probability; or another sample of numbers, of any size, such as a clean-room implementation
             of the noise gives.
-        grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`. None
-            for noise that is meant to be real: float64 with at least 52 random bits; and for two samples,
-            which are judged by each other.
+        grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`, and by
+            default for discrete noise. None for noise that is meant to be real: float64 with at least 52
+            random bits; and for two samples, which are judged by each other.
         alpha: bound on the probability that a sample of the law fails, or that two samples of one law do,
             whatever it is.
     Returns:
@@ -162,6 +162,8 @@ def closeness(
         raise ParameterError("alpha", alpha, "between 0 and 1")
     if grid is not None and not (isinstance(law, (Law, VectorLaw)) or callable(law)):
         raise ParameterError("grid", grid, "None where the law is a mapping or a sample")
+    if grid is None and isinstance(law, Law) and law.discrete:
+        grid = 1
     others = None
     if isinstance(law, Mapping):
         values: Any = _listed(sample)
