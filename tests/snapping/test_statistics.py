@@ -58,6 +58,7 @@ def test_definitions_against_the_standard_library():
 def test_nan_counts_as_the_midpoint_and_infinities_clamp():
     assert Mean(3, lower=0, upper=10)([math.nan, math.inf, -math.inf]) == 5
     assert SampleVariance(2, lower=0, upper=10)([math.nan, 5]) == 0
+    assert SampleCovariance(2, x_bounds=(0, 10), y_bounds=(0, 4))([(math.nan, -math.inf), (5, math.inf)]) == 0
     assert Histogram(3, edges=[0, 1, 2, 3])([math.nan, math.inf, -1]) == [1, 1, 1]
 
 
