@@ -845,9 +845,7 @@ EXCLUDED = (
     Excluded(
         "Separate tools, which no release of a table uses",
         (
-            "exact/outward_rounding.py::from_digits",
             "exact/outward_rounding.py::round_bits",
-            "exact/outward_rounding.py::to_digits",
             "exact/outward_rounding.py::whole_root",
             "measurements/candidate_selection.py::_noisy_max",
             "measurements/candidate_selection.py::accept_or_reject",

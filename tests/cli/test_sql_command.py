@@ -88,6 +88,16 @@ def test_a_dry_run_reads_no_row(visits, run, monkeypatch):
     assert not Path("out.parquet").exists() and not Path("out.png").exists()
 
 
+@pytest.mark.noise_cannot_matter("notes are looked at, which hold no number")
+def test_notes_are_printed_once(visits, run):
+    selected = f"SELECT * FROM ({COUNT}) AS a WHERE n > 3"
+    notes = {"Does not include bias": ("--explain", "--dry-run"), "more extreme on": ("--explain",)}
+    for note, options in notes.items():
+        for given in (*options, "-qoa.csv --explain"):
+            done = run("sql", selected, *given.split())
+            assert done.exit_code == 0 and line(done.stdout).count(note) == 1, done.output
+
+
 @pytest.mark.long
 def test_a_preview_reads_no_row(visits, run, monkeypatch):
     statistics = DuckDBEngine.statistics

@@ -29,7 +29,7 @@ FAULTS = [
     Fault("boundaries of discrete noise are one step too far", "noise/standard_laws.py",
           "return discrete_tail(middle + 1, self._scale, bits)", "return discrete_tail(middle, self._scale, bits)", f"{NOISE}test_sampler.py::test_words_next_to_every_boundary"),
     Fault("floats of discrete noise are not shifted", "noise/rounded_sampler.py",
-          "to_float(discrete_shift(scale, 128)) if discrete else 0.0", "0.0", f"{NOISE}test_sampler.py::test_every_draw_is_the_rounded_real"),
+          "to_float(self.exact.shift) if discrete else 0.0", "0.0", f"{NOISE}test_sampler.py::test_every_draw_is_the_rounded_real"),
     Fault("the part of discrete noise that is not 0 is all of it", "noise/standard_laws.py",
           "return down.div(low, more), up.div(high, less)", "return down.mul_2exp(low, 1), up.mul_2exp(high, 1)", f"{NOISE}test_laws.py::test_the_discrete_law_against_mpmath"),
     Fault("the slope of Gaussian quantiles is too steep", "noise/standard_laws.py",

@@ -149,7 +149,12 @@ def test_a_run_adds_up_what_its_tests_state(run, pytester):
         """)
     result.assert_outcomes(passed=20, failed=1)
     assert stated(result) == pytest.approx(math.log10(2e-4 + 1e-8 + 1e-7 / 2), abs=1e-3)
-    lines = ["* assertions of noise: *", "  0.0001 *test_*", "  0 1 of them *", "not counted: 2 that *"]
+    lines = [
+        "20 tests, * assertions of noise: *",
+        "  0.0001 *test_*",
+        "  0 1 of them says *",
+        "not counted: 2 that *",
+    ]
     result.stdout.fnmatch_lines(lines)
 
 

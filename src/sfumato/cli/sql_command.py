@@ -170,7 +170,8 @@ class SqlCommand:
         from sfumato.cli.table_printer import print_explanation
         from sfumato.release.payment import NOT_CHARGED
 
-        print_explanation(console, release.explain())
+        # The caption of a printed answer has the same notes.
+        print_explanation(console, release.explain(), self.quiet or self.dry_run or self.preview)
         if self.payer is None:
             console.print(f"Note: {NOT_CHARGED} Pass --ledger PLACE --dataset NAME to track and cap it.")
 

@@ -198,9 +198,16 @@ def _width(name: str, cells: Sequence[Text]) -> int:
     return max([cell_len(visible(name)), *(c.cell_len for c in cells)])
 
 
-def caption(release: Release, groups: int, bars: Bars | None) -> Table:
-    """Return the caption under a printed table: cost, noise and the meaning of error bars."""
-    notes = [*release.plan.notes, *release.hints]
+def caption(release: Release, groups: int, bars: Bars | None, selected: Sequence[str] = ()) -> Table:
+    """Return the caption under a printed table: cost, noise and the meaning of error bars.
+
+    Args:
+        release: whose groups are printed, or are in the SQL around it.
+        groups: how many there are.
+        bars: the error bars; None without any.
+        selected: a note on rows that noisy numbers select.
+    """
+    notes = [*release.plan.notes, *selected, *release.hints]
     return facts(
         [*release_facts(release, groups, bars, "--diagnostics"), *(("note", note) for note in notes)]
     )
@@ -220,7 +227,7 @@ def caption_of_many(whole: ProcessedRelease) -> Table:
     """Return the caption under a table of several releases: the cost of each and of all."""
     releases = whole._releases
     said = [("spent", cost(whole, f": the sums of those of {len(releases)} releases"))]
-    notes = dict[str, None]()
+    notes = dict.fromkeys(whole._selected)
     for i, release in enumerate(releases, 1):
         content = release.explain().to_dict()
         (own_epsilon, own_delta), unit = release.spent, content["privacy_unit"]
@@ -284,15 +291,18 @@ def print_largest(
     console.print(caption_of_largest(release, numbers.num_rows, None if widths is None else bars))
 
 
-def caption_of_largest(release: TopRelease, groups: int, bars: Bars | None) -> Table:
+def caption_of_largest(
+    release: TopRelease, groups: int, bars: Bars | None, selected: Sequence[str] = ()
+) -> Table:
     """Return the caption under the printed largest groups: cost, selection and error bars.
 
     Args:
         release: of the largest groups.
         groups: how many of them there are.
         bars: the error bars; None without any.
+        selected: a note on rows that noisy numbers select.
     """
-    notes = [("note", note) for note in release.explain().notes]
+    notes = [("note", note) for note in [*release.explain().notes, *selected]]
     return facts([*top_facts(release, groups, bars), *notes])
 
 
@@ -373,9 +383,9 @@ def print_any(
     (one,) = release._releases
     groups = one.to_arrow().num_rows
     if isinstance(one, TopRelease):
-        console.print(caption_of_largest(one, groups, None if widths is None else bars))
+        console.print(caption_of_largest(one, groups, None if widths is None else bars, release._selected))
         return
-    console.print(caption(one, groups, None if widths is None else bars))
+    console.print(caption(one, groups, None if widths is None else bars, release._selected))
 
 
 def _told(release: Release | TopRelease) -> list[str]:
@@ -386,18 +396,26 @@ def _told(release: Release | TopRelease) -> list[str]:
     return [*noise, f"groups: {largest_told(release, release.to_arrow().num_rows)}"]
 
 
-def print_explanation(console: Console, explanation: Explanation | TopExplanation) -> None:
-    """Print the explanation of a release: its steps, and a table of noisy statistics."""
+def print_explanation(
+    console: Console, explanation: Explanation | TopExplanation, notes: bool = True
+) -> None:
+    """Print the explanation of a release: its steps, a table of noisy statistics, and its notes.
+
+    Args:
+        console: where to.
+        explanation: of a release.
+        notes: whether to print its notes, which a caption has too.
+    """
     if isinstance(explanation, TopExplanation):
         console.print(Text("How the answer is made", style="bold"))
         console.print(_numbered(explanation.steps, 1))
-        for note in explanation.notes:
+        for note in explanation.notes if notes else ():
             console.print(Text(f"Note: {visible(note)}"))
         return
     if explanation.total_cost:
         for i, one in enumerate(explanation.releases, 1):
             console.print(Text(f"Release {i} of {len(explanation.releases)}", style="bold"))
-            print_explanation(console, one)
+            print_explanation(console, one, notes)
             console.print()
         for sentence in explanation.total_cost:
             console.print(Text(visible(sentence)))
@@ -410,7 +428,7 @@ def print_explanation(console: Console, explanation: Explanation | TopExplanatio
         console.print(_noisy_numbers(explanation))
         console.print()
     console.print(_numbered(after, len(before) + 1))
-    for note in [*explanation.to_dict()["notes"], *explanation.left_out]:
+    for note in [*explanation.to_dict()["notes"], *explanation.left_out] if notes else ():
         console.print(Text(f"Note: {visible(note.replace(REMEDY, '--diagnostics'))}"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from itertools import count
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import gmpy2
 import numpy as np
@@ -78,20 +78,6 @@ def whole_root(number: int, degree: int) -> int:
     2
     """
     return int(gmpy2.iroot(gmpy2.mpz(number), degree)[0])
-
-
-def from_digits(digits: list[int], bits: int) -> int:
-    """Return the long integer with these digits of `bits` bits each, the lowest first.
-
-    >>> int(from_digits([1, 2], 8)), [int(digit) for digit in to_digits(513, 8)]
-    (513, [1, 2])
-    """
-    return cast(int, gmpy2.pack(digits, bits))
-
-
-def to_digits(number: int, bits: int) -> list[int]:
-    """Return the digits of `bits` bits each of a long integer, the lowest first."""
-    return cast(list[int], gmpy2.unpack(gmpy2.mpz(number), bits))
 
 
 def exactly(number: Real) -> Fraction:

@@ -32,7 +32,7 @@ from sfumato.dataclass import dataclass
 from sfumato.exact import round_down, round_up
 from sfumato.exact.outward_rounding import nearest, to_float
 from sfumato.noise.random_words import Words
-from sfumato.noise.standard_laws import ExactDraws, Standard, discrete_shift, largest_integer
+from sfumato.noise.standard_laws import ExactDraws, Standard, largest_integer
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -225,7 +225,7 @@ class Sampler:
         self.scale = scale
         self.exact = ExactDraws(standard, scale, discrete)
         self._scale = float(scale)
-        self._less = to_float(discrete_shift(scale, 128)) if discrete else 0.0
+        self._less = to_float(self.exact.shift) if discrete else 0.0
         self._before_table = few  # draws; a matter of speed alone
 
     @cached_property

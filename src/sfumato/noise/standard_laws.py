@@ -211,7 +211,7 @@ class ExactDraws:
 
     def __init__(self, standard: Standard, scale: Fraction, discrete: bool = False) -> None:
         self._standard, self._scale, self._discrete = standard, scale, discrete
-        self._shift = discrete_shift(scale, _guess_bits) if discrete else 0
+        self.shift = discrete_shift(scale, _guess_bits) if discrete else 0
 
     def draws(self, first: Iterable[int], more: Callable[[], int]) -> list[int]:
         """Return an exact rounded draw of the standard law for each first word, taking more in order."""
@@ -255,7 +255,7 @@ class ExactDraws:
         outside = context.mul_2exp(2 * prefix + 1, -bits - 1)
         z = self._standard.quantile(outside, context.sub(1, outside), _guess_bits)
         x = context.mul(z, context.div(self._scale.numerator, self._scale.denominator))
-        return int(context.rint(context.sub(x, self._shift))) if x < largest_integer else largest_integer
+        return int(context.rint(context.sub(x, self.shift))) if x < largest_integer else largest_integer
 
     def _side(self, prefix: int, bits: int, middle: int) -> int:
         """Return on which side of the chance of more than `middle` all of U's interval lies.

@@ -198,11 +198,14 @@ class _Session:
         counted = [(spent["log10"], name) for name, spent in self.tests if spent["log10"] is not None]
         assertions = sum(spent["assertions"] for _, spent in self.tests)
         total, harmless = self.log10, sum(spent["harmless"] for _, spent in self.tests)
+        stated = (
+            f": on correct code this run fails with probability at most {probability_text(total)} "
+            f"(10^{total:.4g})"
+        )
+        noun = "assertion" if assertions == 1 else "assertions"
         lines = [
-            f"{len(self.tests)} tests, {assertions} assertions of noise: on correct code this run fails with "
-            f"probability at most {probability_text(total)} (10^{total:.4g})"
-            if counted
-            else f"{len(self.tests)} tests, {assertions} assertions of noise, none with a stated probability"
+            f"{len(self.tests)} {'test' if len(self.tests) == 1 else 'tests'}, {assertions} {noun} of noise"
+            f"{stated if counted else ', none with a stated probability'}"
         ]
         if self.too_flaky:
             lines.append(f"FAILED: the setting flakiness_run_k asks for at most 10^-{self.most_k:g}")
@@ -210,7 +213,8 @@ class _Session:
             if len(counted) > 1:
                 lines.append(f"  {probability_text(log10)} {name}")
         if harmless:
-            lines.append(f"  0 {harmless} of them say why noise cannot matter")
+            verb = "says" if harmless == 1 else "say"
+            lines.append(f"  0 {harmless} of them {verb} why noise cannot matter")
         unknown = [(spent["unknown"], name) for name, spent in self.tests if spent["unknown"]]
         if unknown:
             named = ", ".join(name for _, name in unknown[:_LISTED]) + (
