@@ -199,6 +199,8 @@ class FormLaws:
         slope, across = both / np.where(below > 0, below, 1.0), np.sqrt(below)
         rest = above - slope * both
         rest = np.sqrt(np.where(rest > _SAME * above, rest, 0.0))
+        if not rest.size:  # a batch without groups
+            return np.zeros_like
         planes = np.unique(np.stack([_flat(top + bottom, i) for i in range(rest.size)]), axis=0)
         angles = np.linspace(0, math.pi, _ANGLES + 1)
         sizes = np.max([self._turned(top, row, angles, failure) for row in planes[_few(len(planes))]], axis=0)

@@ -21,7 +21,7 @@ from sfumato.exact.parameters import canonical_bytes
 DOCS = Path(__file__).parents[3] / "docs"
 TABLES = ("sfumato_ledger", "sfumato_accounts", "sfumato_entries", "sfumato_journal", "sfumato_answers")
 # Tables whose edits nobody finds, each with what the documentation says of them.
-UNSEEN = {"sqlite_sequence": "`sqlite_sequence` is a counter of SQLite's own"}
+UNSEEN = {"sqlite_sequence": "SQLite's own counter, the table `sqlite_sequence`"}
 # A spender's own caps, declarations and publications: lines with the kind in the column, in the content, or in
 # both, written so that only one reader of JSON sees it, and entries.
 _ENTRY = (
