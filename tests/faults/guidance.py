@@ -15,8 +15,8 @@ FAULTS = [
     # Error bars of noise.
     Fault("error bars of several numbers fail as often as one", "release/release.py",
           "error_bars = self._error_bars(bars, self._among(bars, batches))", "error_bars = self._error_bars(bars, 1)", "tests/release/test_bars.py::test_simultaneous_bars_share_the_failure"),
-    Fault("an interval of a sum has half of the tolerance of its noise", "query/aggregates/estimate.py",
-          "return Interval(above - half, above + half)", "return Interval(above - half / 2, above + half / 2)", "tests/engines/test_noise.py::test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen"),
+    Fault("an interval of a sum has half of the tolerance of its noise", "noise/noise_sums.py",
+          "return Interval(value - half, value + half)", "return Interval(value - half / 2, value + half / 2)", "tests/engines/test_noise.py::test_error_bars_of_single_numbers_are_tight_and_shorter_ones_are_seen"),
     # Expected errors.
     Fault("a variance of a choice is left out", "guidance/expected_error.py",
           "total += (1 if one == other else 2) * slopes[one]", "total += (0 if one == other else 2) * slopes[one]", "tests/engines/test_analysis.py::test_it_is_what_pipelinedp_defines"),

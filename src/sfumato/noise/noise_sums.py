@@ -459,6 +459,16 @@ class Noises:
         whole = all(self._law(n).discrete and w * self.steps[n] % 1 == 0 for n, w in weights.items())
         return real if whole else math.hypot(real, math.sqrt(1 / 12))
 
+    def interval(self, numbers: Mapping[str, Floats], form: Form, failure: float) -> Interval:
+        """Return a confidence interval of a form of noisy numbers without their noise.
+
+        Args:
+            numbers, failure: as of `ratio`.
+            form: the form.
+        """
+        value, half = form.value(numbers), self.tolerance(form.weights, failure)
+        return Interval(value - half, value + half)
+
     def ratio(
         self,
         numbers: Mapping[str, Floats],

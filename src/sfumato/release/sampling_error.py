@@ -21,7 +21,7 @@ from sfumato.errors import QueryError
 from sfumato.exact.root_finding import halve
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import Form, Interval
 from sfumato.plan.group_measurement import NoisyBatch
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
@@ -35,7 +35,6 @@ from sfumato.query.aggregates import (
     Sum,
     Variance,
 )
-from sfumato.query.aggregates.estimate import linear_interval
 from sfumato.query.aggregates.sum_mean_variance import StandardDeviationEstimate, VarianceEstimate
 from sfumato.query.schema import Kind
 
@@ -199,12 +198,6 @@ def bernstein(above: Interval, below: Interval, variance: Floats, tail: float) -
     return _outward(Interval(first, last), 1.0)
 
 
-def scaled(interval: Interval, factor: float) -> Interval:
-    """Return a sampling interval times a number."""
-    low, high = interval.low * factor, interval.high * factor
-    return Interval(low, high) if factor >= 0 else Interval(high, low)
-
-
 def _term(s: Floats, mean: Floats) -> Floats:
     """Return s log(s / mean), which is 0 at 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -327,11 +320,11 @@ class Sampled:
             largest = float(asked.upper if asked.lower >= 0 else asked.lower)
         whole = not query.scaled and (not isinstance(asked, Sum) or self._zero_or_one(asked))
         limits = poisson if whole else poisson_sum
-        of_group = scaled(limits(scaled(own, 1 / largest), failure / 2), largest)
+        of_group = limits(own.scaled(1 / largest), failure / 2).scaled(largest)
         most = largest * query.groups
         if query.groups > 1:
             limits = poisson_sum
-        return of_group, scaled(limits(scaled(rest, 1 / most), failure / 2), most)
+        return of_group, limits(rest.scaled(1 / most), failure / 2).scaled(most)
 
     @property
     def _asked(self) -> Mapping[str, Aggregate]:
@@ -360,14 +353,13 @@ class Sampled:
         spread = self._spread(asked) if self.plan.query.rows == 1 else None
         if spread is not None:
             assert isinstance(spread, VarianceEstimate)
-            squares = linear_interval(numbers, spread.sum_of_squares, failure / 4)
+            squares = _interval(numbers, spread.sum_of_squares, failure / 4)
         elif lower < 0 < upper:
-            count = linear_interval(numbers, estimate.signs, failure / 4)
-            squares = scaled(count, largest**2)
+            squares = _interval(numbers, estimate.signs, failure / 4).scaled(largest**2)
         else:
             sign = 1.0 if lower >= 0 else -1.0
-            return scaled(poisson_sum(scaled(total, sign / largest), 3 * failure / 8), sign * largest)
-        varies = poisson_sum(scaled(squares, 1 / largest**2), failure / 8).high
+            return poisson_sum(total.scaled(sign / largest), 3 * failure / 8).scaled(sign * largest)
+        varies = poisson_sum(squares.scaled(1 / largest**2), failure / 8).high
         half = largest * bennett(varies, failure / 8)
         return Interval(total.low - half, total.high + half)
 
@@ -375,9 +367,8 @@ class Sampled:
         lower, upper = float(asked.lower), float(asked.upper)
         width = upper - lower
         # The sum of what each value has above the lower bound, and of what it has below the upper one.
-        above = linear_interval(numbers, _less(estimate, lower), failure / 4)
-        below = linear_interval(numbers, _less(estimate, upper), failure / 4)
-        low, high = scaled(above, 1 / width), scaled(below, -1 / width)
+        low = _interval(numbers, _less(estimate, lower), failure / 4).scaled(1 / width)
+        high = _interval(numbers, _less(estimate, upper), failure / 4).scaled(-1 / width)
         spread = self._spread(asked)
         if self.plan.query.scaled:
             share = of_parts(low, high, failure / 6)
@@ -410,6 +401,11 @@ class Sampled:
             Kind.BOOLEAN,
         )
         return whole and (asked.lower, asked.upper) == (Fraction(0), Fraction(1))
+
+
+def _interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
+    """Return the interval of a weighted sum of noisy statistics in the sample."""
+    return numbers.noises.interval(numbers.values, Form(weights), failure)
 
 
 def _less(estimate: Estimate, bound: float) -> dict[str, float]:

@@ -125,9 +125,7 @@ class Estimate(ABC):
         assert self.forms is not None
         (top, bottom), used = self.forms, self.used(numbers)
         if bottom == ONE:
-            above = top.value(used)
-            half = numbers.noises.tolerance(top.weights, failure) if any(top.weights.values()) else 0.0
-            return Interval(above - half, above + half)
+            return numbers.noises.interval(used, top, failure)
         return numbers.noises.quotient(used, top, bottom, failure)
 
     def output(self, numbers: NoisyNumbers) -> pa.Array:
@@ -242,13 +240,3 @@ def nullable_column(values: Floats) -> pa.Array:
 def ones(weights: Mapping[str, float]) -> dict[str, Floats]:
     """Return weights of noisy statistics as arrays that fit any number of groups."""
     return {name: np.full(1, weight) for name, weight in weights.items()}
-
-
-def linear_interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:
-    """Return the interval of an estimate that is a weighted sum of noisy statistics."""
-    used = {n: w for n, w in weights.items() if w}
-    exact = Form(used).value(numbers.values)
-    if not used:
-        return Interval(exact, exact)
-    half = numbers.noises.tolerance(used, failure)
-    return Interval(exact - half, exact + half)

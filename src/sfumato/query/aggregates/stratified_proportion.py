@@ -15,9 +15,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.noise.laws import Floats
-from sfumato.noise.noise_sums import Interval
+from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
-from sfumato.query.aggregates.estimate import Estimate, linear_interval
+from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.histograms import MAX_BINS, InBins, value_counts
 from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
 from sfumato.transformations import Grid, YesInStrata
@@ -197,7 +197,8 @@ class StratifiedEstimate(Estimate):
 
     def of_mean(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the stratified proportion without noise."""
-        return linear_interval(numbers, self.weights, failure).clipped(0.0, 1.0)
+        found = numbers.noises.interval(numbers.values, Form(self.weights), failure)
+        return found.clipped(0.0, 1.0)
 
     def noise(self, numbers: NoisyNumbers) -> RoundedNoise:
         """Return the noise law of the yes-count of each stratum, or a wider one."""
@@ -235,11 +236,9 @@ class StandardErrorEstimate(StratifiedEstimate):
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the standard error, from those of the counts of strata."""
-        sizes = zip(self.strata, self.design.sample_sizes, strict=True)
         failure /= len(self.strata)
-        return self.of_shares(
-            [linear_interval(numbers, {name: 1.0 / n}, failure) for name, n in sizes], numbers
-        )
+        forms = (Form({n: 1.0 / size}) for n, size in zip(self.strata, self.design.sample_sizes, strict=True))
+        return self.of_shares([numbers.noises.interval(numbers.values, f, failure) for f in forms], numbers)
 
     def of_shares(self, shares: Sequence[Interval], numbers: NoisyNumbers) -> Interval:
         """Return the interval of the standard error, given intervals of the share of yes in each stratum."""
