@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sfumato.audit import Pair, audit
-from sfumato.audit.report_pictures import Bars, direction, style
+from sfumato.audit.report_page import Bars, direction, style
 from sfumato.noise import Laplace, SeededWords
 
 STEPS = 2**20

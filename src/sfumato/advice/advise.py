@@ -93,11 +93,10 @@ class Model:
         """The largest limits that may be advised."""
         return max_limits(self.asked.question.table, self.query)
 
-    def asked_with(self, limits: Limits, bounds: Bounds | None = None) -> Query:
-        """Return the query with limits, and with bounds in place of open ones."""
-        query, known = self.query, self.bounds if bounds is None else bounds
-        aggregates = bounded(self.asked.question.aggregates, known)
-        asked = replace(query, aggregates=tuple((name, one.placeholder) for name, one in aggregates))
+    def asked_with(self, limits: Limits) -> Query:
+        """Return the query with limits, and with the bounds found so far in place of open ones."""
+        aggregates = bounded(self.asked.question.aggregates, self.bounds)
+        asked = replace(self.query, aggregates=tuple((name, one.placeholder) for name, one in aggregates))
         return limited(asked, limits)
 
     def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:

@@ -132,12 +132,10 @@ def _asked(fraction: Fraction) -> float | None:
 class Watch:
     """A context manager that shows a progress bar for its block, from another thread."""
 
-    def __init__(self, title: str, fraction: Fraction = unknown, console: Console | None = None) -> None:
+    def __init__(self, title: str, fraction: Fraction = unknown) -> None:
         self._done = threading.Event()
-        console = console or error_console()
-        self._thread = threading.Thread(
-            target=follow, args=(console, title, fraction, self._done), name="sfumato-progress", daemon=True
-        )
+        given = error_console(), title, fraction, self._done
+        self._thread = threading.Thread(target=follow, args=given, name="sfumato-progress", daemon=True)
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -155,12 +153,11 @@ class Meter:
 
     Args:
         bets: whether there is wealth to show.
-        console: where to; nothing is shown where it is no terminal.
     """
 
-    def __init__(self, bets: bool, console: Console | None = None) -> None:
+    def __init__(self, bets: bool) -> None:
         self._bets = bets
-        self._console = console or error_console()
+        self._console = error_console()
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
         self._shown_at = 0.0
 

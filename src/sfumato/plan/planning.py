@@ -289,9 +289,7 @@ def _k_norm(
     try:
         drawn = k_norm_noise(body, epsilon, count, most)
     except ParameterError:
-        raise BudgetError(
-            f"epsilon = {float(whole):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
-        ) from None
+        raise query.too_much_noise(whole) from None
     choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
     laws: Any = dict(zip(body.names, laws_of(drawn), strict=True))
     choices = tuple(choice.with_margins(laws) for choice in choices)

@@ -56,9 +56,7 @@ def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     try:
         drawn = tree_noise(metric, 1 / epsilon)
     except ParameterError:
-        raise BudgetError(
-            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
-        ) from None
+        raise query.too_much_noise(epsilon) from None
     measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _tree_errors(needed, drawn, tree, drawn.scales)
     notes = (_tree_note(query, needed, drawn, errors),)
@@ -120,9 +118,7 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     try:
         drawn = series_noise(metric, 1 / mu)
     except ParameterError:
-        raise BudgetError(
-            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
-        ) from None
+        raise query.too_much_noise(epsilon) from None
     measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _expected(needed, metric, 1 / mu)
     before = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
@@ -239,9 +235,7 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
     try:
         drawn = levels_noise(metric, 1 / mu)
     except ParameterError:
-        raise BudgetError(
-            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {query.remedies}"
-        ) from None
+        raise query.too_much_noise(epsilon) from None
     measurement = GroupMeasurement.from_query(query, needed, drawn)
     errors = _level_errors(needed, drawn, math.sqrt(float((drawn.deviations[0] ** 2).mean())))
     notes = (_levels_note(totals, drawn, query),)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.errors import ParameterError, QueryError, nearest
+from sfumato.errors import BudgetError, ParameterError, QueryError, nearest
 from sfumato.exact import Number, as_fraction
 from sfumato.query.aggregates import (
     Aggregate,
@@ -310,6 +310,12 @@ class Query:
         if self.scaled:
             found.append("bound(..., beyond='sample'), which has coarser steps")
         return ", or ".join(found)
+
+    def too_much_noise(self, epsilon: Fraction) -> BudgetError:
+        """Make the error that the query's noise with an epsilon is too large."""
+        return BudgetError(
+            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {self.remedies}"
+        )
 
     def weight(self, name: str) -> Fraction:
         """Return the weight of an aggregate of the query."""
