@@ -19,7 +19,7 @@ from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.error_bars import REMEDY, Bars
 from sfumato.query.group_totals import ALL, shown_keys
 from sfumato.query.option_names import noise_title
-from sfumato.release.processed_release import ProcessedRelease
+from sfumato.release.processed_release import NOT_FOLLOWED, ProcessedRelease
 from sfumato.release.release import Release
 from sfumato.release.release_display import (
     cost,
@@ -325,10 +325,7 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
             "them, or write --output and draw that"
         )
     if errors and not release._followed:
-        raise QueryError(
-            "--errors: what is computed around the private SELECT has no error bars of its own; write "
-            "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL"
-        )
+        raise QueryError(f"--{NOT_FOLLOWED.rpartition(',')[0]}")
 
 
 def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tuple[pa.Table, pa.Table | None]:

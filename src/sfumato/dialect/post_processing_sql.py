@@ -251,18 +251,83 @@ def enclosing_sql(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer
     around = _EnclosingQuery(words, parts, writers)
     whole = Pieces()
     stops = [0, *(part.stop for part in parts)]
-    columns = None
+    given: tuple[tuple[str, str | None], ...] = ()
     for i, (part, writer) in enumerate(zip(parts, writers, strict=True)):
         around.write(range(stops[i], part.start), whole)
         hidden = [writer.row] if alone else around.hidden(writer)
         given = writer.write(hidden, whole, part.bare)
-        columns = given if alone else None
     around.write(range(stops[-1], len(words.tokens) - 1), whole)
     released = [
         ReleasedTable(w.table, w.row, tuple((name, *known) for name, known in w.intervals.items()))
         for w in writers
     ]
+    columns = given if alone else around.followed(given)
     return PostProcessing(whole.text, words.text, whole.places(), tuple(released), columns)
+
+
+_BEHIND = ("WHERE", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "FETCH", "")
+_OTHER_ROWS = ("GROUP", "HAVING", "WINDOW", "UNION", "EXCEPT", "INTERSECT")
+_OTHER_TABLES = ("SELECT", "FROM", "COLUMNS")
+
+
+@dataclass(frozen=True)
+class _RowByRow:
+    """An enclosing query each of whose rows is computed from one row of the only private SELECT.
+
+    Args:
+        entries: where the tokens of each entry of its SELECT list stand.
+        stop: the FROM behind them.
+        names: what it calls the private SELECT, in lower case.
+    """
+
+    entries: tuple[range, ...]
+    stop: int
+    names: tuple[str, ...]
+
+
+def _row_by_row(words: Cursor, parts: Sequence[Part]) -> _RowByRow | None:
+    """Return the enclosing query if each of its rows is computed from one released row; else None."""
+    tokens, part, end = words.tokens, parts[0], len(words.tokens) - 1
+    if len(parts) > 1 or not part.shown:
+        return None
+    named = [token.word for token in tokens[: part.start]][::2] == ["WITH", "AS"] and part.start == 4
+    start = part.stop + 2 if named else 1
+    at, top = start, list[int]()
+    while at < end:
+        top.append(at)
+        at = words.closing.get(at, at) + 1
+    stop = next((i for i in top if tokens[i].word == "FROM"), end)
+    source = tokens[1].text.casefold() == tokens[min(stop + 1, end)].text.casefold() if named else None
+    if tokens[start - 1].word != "SELECT" or not (source if named else stop + 2 == part.start):
+        return None
+    behind = stop + 2 if named else part.stop + 1
+    names = [tokens[1].text.casefold()] if named else []
+    if tokens[behind].word not in _BEHIND or tokens[behind].kind == "name":
+        behind += tokens[behind].word == "AS"
+        names = [tokens[behind].text.casefold()]
+        behind += 1
+    commas = [i for i in top if i < stop and tokens[i].word == ","]
+    entries = [range(a, b) for a, b in zip([start, *(i + 1 for i in commas)], [*commas, stop], strict=True)]
+    own = {entry.stop - 1 for entry in entries}
+    rest = [*range(start, stop), *range(min(behind, end), end)]
+    if (
+        tokens[start].word in ("DISTINCT", "ALL")
+        or tokens[min(behind, end)].word not in _BEHIND
+        or any(tokens[i].word in _OTHER_ROWS for i in top)
+        or any(_mixes_rows(words, i, names, own) for i in rest)
+    ):
+        return None
+    return _RowByRow(tuple(entries), stop, tuple(names))
+
+
+def _mixes_rows(words: Cursor, i: int, names: Collection[str], own: Collection[int]) -> bool:
+    """Whether a token of an enclosing query may compute with several rows, or with all columns of one."""
+    token, before, after = words.tokens[i], words.tokens[i - 1].word, words.tokens[i + 1].word
+    name, known = token.text.casefold(), functions()
+    called = after == "(" and name in known.around
+    star = token.word == "*" and before in ("SELECT", "(", ",", ".") and i not in own
+    whole = name in names and after != "." and token.kind in ("word", "name")
+    return token.word in _OTHER_TABLES or star or whole or (called and not known.known.get(name))
 
 
 class _EnclosingQuery:
@@ -279,17 +344,45 @@ class _EnclosingQuery:
             for i in range(start, stop):
                 if words.tokens[i].word in INTERVALS and is_call(words, i):
                     self.found[i] = self._interval(words.tokens, i)
+        self.rows = _row_by_row(words, parts)
 
     def hidden(self, writer: Writer) -> list[str]:
-        """Return the error-bar columns that a private SELECT passes to the enclosing query."""
-        return [name for name in self.columns.values() if writer in self.shown and name in writer.intervals]
+        """Return the columns of error bars and row numbers that a private SELECT passes on."""
+        row = [] if self.rows is None else [writer.row]
+        return row + [n for n in self.columns.values() if writer in self.shown and n in writer.intervals]
+
+    def followed(self, given: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...] | None:
+        """Return the enclosing query's columns, and the released ones with their error bars.
+
+        Args:
+            given: those of the private SELECT.
+        Returns:
+            None where rows are not each computed from one released row.
+        """
+        if self.rows is None:
+            return None
+        known = {name.casefold(): released for name, released in given}
+        found: list[tuple[str, str | None]] = []
+        for entry in self.rows.entries:
+            tokens = self.words.tokens[entry.start : entry.stop]
+            if tokens[-1].word == "*":
+                found += given
+                continue
+            value = _value(tokens, self.rows.names)
+            name = value[0].text.casefold() if len(value) == 1 and value[0].kind in ("word", "name") else ""
+            released = known[name] if name in known else self.shown[0].formula(value)
+            found.append((tokens[-1].text, released))
+        return tuple(found)
 
     def write(self, span: range, whole: Pieces) -> None:
         """Write tokens of the enclosing query; its stars do not show the columns of error bars."""
         tokens, i = self.words.tokens, span.start
-        names = [name.replace("'", "''") for name in self.columns.values()]
+        row = [] if self.rows is None else [self.shown[0].row]
+        names = [name.replace("'", "''") for name in (*row, *self.columns.values())]
         hidden, pattern = ", ".join(f"'{name}'" for name in names), "|".join(map(re.escape, names))
         while i < span.stop:
+            if self.rows is not None and i == self.rows.stop:
+                whole.add(f", {quoted(*row)}", tokens[i].place, gap=False)
             if i in self.found:
                 stop, qualifier, name = self.found[i]
                 whole.add(qualifier + quoted(name), Place(tokens[i].start, tokens[stop - 1].stop))
@@ -329,3 +422,15 @@ class _EnclosingQuery:
 
     def _refuse(self, token: Token, message: str) -> SqlError:
         return refusal(self.words.text, token.place, message)
+
+
+def _value(tokens: Sequence[Token], names: Collection[str]) -> list[Token]:
+    """Return the tokens of an entry of the enclosing query without its alias and the names of its table."""
+    if len(tokens) > 1 and tokens[-1].kind in ("word", "name"):
+        before = tokens[-2]
+        if before.word == "AS":
+            tokens = tokens[:-2]
+        elif before.word == ")" or before.kind in ("word", "name", "number"):
+            tokens = tokens[:-1]
+    dots = {i for i, t in enumerate(tokens) if t.word == "." and tokens[i - 1].text.casefold() in names}
+    return [token for i, token in enumerate(tokens) if not {i, i + 1} & dots]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 
@@ -22,7 +23,7 @@ from sfumato.dialect.select_statement import (
     WrittenAggregate,
 )
 from sfumato.dialect.sql_tokens import Place, Token
-from sfumato.errors import nearest
+from sfumato.errors import SqlError, nearest
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, WeightedSum, difference, ratio
 from sfumato.query.group_totals import GROUPING
 from sfumato.query.schema import quoted
@@ -454,7 +455,8 @@ class Writer(StatementChecker):
         assert isinstance(value, Expression)
         pieces = Pieces()
         self._write(value.tokens, pieces)
-        return [(item.alias or self._default(value, position), None, pieces)]
+        released = self.formula(self.statement.unqualified(value))
+        return [(item.alias or self._default(value, position), released, pieces)]
 
     def _default(self, value: Expression, position: int) -> str:
         """Return the output name of an expression of released columns without AS."""
@@ -636,12 +638,29 @@ class Writer(StatementChecker):
                 return self.statement.unqualified(value)
         return None
 
-    def combined(self, interval: Token, tokens: Sequence[Token], start: int) -> tuple[int, str]:
-        """Parse a formula of outputs and return the column that is released for its error bar."""
+    def formula(self, tokens: Sequence[Token]) -> str | None:
+        """Return the column that is released for the error bar of an expression; None if it has none."""
+        if [token.word for token in tokens[:2]] == ["ROUND", "("] and tokens[-1].word == ")":
+            places = len(tokens) > 4 and tokens[-3].word == "," and tokens[-2].kind == "number"
+            tokens = tokens[2 : -3 if places else -1]
+        with suppress(SqlError, IndexError):
+            return self.combined(tokens[0], tokens, 0, whole=True)[1]
+        return None
+
+    def combined(
+        self, interval: Token, tokens: Sequence[Token], start: int, whole: bool = False
+    ) -> tuple[int, str]:
+        """Parse a formula of outputs and return the column that is released for its error bar.
+
+        Args:
+            interval: the word that a refusal names.
+            tokens, start: where the formula begins.
+            whole: whether it has to be all of them.
+        """
         output = partial(self._output, interval)
         try:
             at, found = FormulaParser(tokens, output, self._computed).sum(start)
-            if found.number is not None:
+            if found.number is not None or (whole and at < len(tokens)):
                 raise NotFormula("a number has no error bar; name an output")
             asked = found.aggregate()
         except NotFormula as error:

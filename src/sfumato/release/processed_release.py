@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from sfumato.release.payment import Charge
 
 
-_NOT_FOLLOWED = (
-    "errors: what is computed around the private SELECT has no error bars of its own; write "
-    "DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask .released, the noisy table before it"
+NOT_FOLLOWED = (
+    "errors: error bars are known for one SELECT around the private one, without joins, aggregates, windows "
+    "or subqueries; write DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask .released, the "
+    "noisy table before it"
 )
 
 
@@ -187,15 +188,21 @@ class ProcessedRelease(NoisyTable):
         )
 
     def _errors(self, bars: Bars) -> pa.Table:
-        """Return error bars for the processed rows: NULL for what SQL computes."""
+        """Return error bars for the processed rows; NULL where a column has none."""
         columns = self._computation.columns
         if columns is None:
-            raise RefusalError(_NOT_FOLLOWED)
+            raise RefusalError(NOT_FOLLOWED)
         table = self.to_arrow()
         if not self.measured:
             return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
         widths = bars._widths(self._releases[0]).take(self._rows)
-        given = [pa.nulls(len(table), pa.float64()) if name is None else widths[name] for _, name in columns]
+        released = self._releases[0].to_arrow().take(self._rows)
+        given = []
+        for (shown_as, name), shown in zip(columns, table.columns, strict=True):
+            bar = pa.nulls(len(table), pa.float64()) if name is None else widths[name]
+            if name is not None and name != shown_as and not bars.standard:
+                bar = _around(shown, released[name], bar)
+            given.append(bar)
         return pa.table(given, names=table.schema.names)
 
     @property
@@ -339,13 +346,21 @@ class ProcessedRelease(NoisyTable):
     def _check_bars(self, bars: Bars) -> None:
         """Refuse error bars that a processed release cannot write."""
         if not self._followed:
-            raise RefusalError(_NOT_FOLLOWED)
+            raise RefusalError(NOT_FOLLOWED)
         self._releases[0]._check_kind(bars)
         check_error_names(self.measured, self._computation.schema.names, bars.suffix)
 
 
 def _numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _around(shown: pa.ChunkedArray, released: pa.ChunkedArray, bar: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return error bars around the numbers that SQL shows, from those around the released ones."""
+    if not _numeric(bar.type):
+        return bar
+    apart = np.nan_to_num(np.abs(_numbers(shown) - _numbers(released)))
+    return pa.chunked_array([arrow_column(_numbers(bar) + apart)])
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:

@@ -207,6 +207,9 @@ class PostProcessingSql:
         tables |= {name: no_rows_of(table) for name, table in public.items()}
         with in_own_words(self._refused, duckdb.Error):
             self.schema: Any = self._named(computed(outside.sql, tables, resources)).schema
+        if outside.columns is not None:
+            of = (released for _, released in outside.columns)
+            self.columns = tuple(zip(self.schema.names, of, strict=True))
         rows, seen = {table.row for table in outside.released}, set[str]()
         self.selects: bool = selects(
             outside.sql, {*rows, *(key for columns, _ in planned for key in columns.keys)}
