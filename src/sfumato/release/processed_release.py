@@ -197,10 +197,10 @@ class ProcessedRelease(NoisyTable):
             return pa.table([pa.nulls(len(table), pa.float64()) for _ in columns], names=table.schema.names)
         widths = bars._widths(self._releases[0]).take(self._rows)
         released = self._releases[0].to_arrow().take(self._rows)
-        given = []
+        given, measured = [], self.measured
         for (shown_as, name), shown in zip(columns, table.columns, strict=True):
             bar = pa.nulls(len(table), pa.float64()) if name is None else widths[name]
-            if name is not None and name != shown_as and not bars.standard:
+            if shown_as in measured and not bars.standard:
                 bar = _around(shown, released[name], bar)
             given.append(bar)
         return pa.table(given, names=table.schema.names)
@@ -360,7 +360,7 @@ def _around(shown: pa.ChunkedArray, released: pa.ChunkedArray, bar: pa.ChunkedAr
     if not _numeric(bar.type):
         return bar
     apart = np.nan_to_num(np.abs(_numbers(shown) - _numbers(released)))
-    return pa.chunked_array([arrow_column(_numbers(bar) + apart)])
+    return pa.chunked_array([arrow_column(_numbers(bar) + apart)]) if apart.any() else bar
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
