@@ -349,7 +349,7 @@ def _percent(one: Finding) -> str:
 
 def _noisy(parts: Sequence[Release]) -> NoisyValues:
     """Return the noisy values of the diagnostics' releases, and the laws of their noise, for shifts."""
-    values, laws, steps, scales = dict[str, float](), dict[str, Law](), dict[str, float](), dict[str, float]()
+    values, laws, steps = dict[str, float](), dict[str, Law](), dict[str, float]()
     for part in parts:
         (row,) = part.to_arrow().to_pylist()
         for estimate in part.plan.requirements.estimates:
@@ -358,9 +358,7 @@ def _noisy(parts: Sequence[Release]) -> NoisyValues:
                 value, law = row[estimate.name], part.plan.laws[coordinate or ""]
                 entries = enumerate(value) if isinstance(value, list) else ()
                 found = {f"{estimate.name}[{i}]": one for i, one in entries} or {estimate.name: value}
-                step = weight * float(part.plan.steps[coordinate or ""])
                 values |= found
                 laws |= dict.fromkeys(found, law)
-                steps |= dict.fromkeys(found, step)
-                scales |= dict.fromkeys(found, step * float(law.unit))
-    return NoisyValues(values, laws, steps, scales)
+                steps |= dict.fromkeys(found, weight * float(part.plan.steps[coordinate or ""]))
+    return NoisyValues(values, laws, steps)

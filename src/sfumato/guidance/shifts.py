@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.laws import Law
-from sfumato.noise.noise_sums import Interval, NoiseSum, laplaces_tolerance
+from sfumato.noise.noise_sums import Interval, NoiseSum
 from sfumato.query.aggregates import (
     Aggregate,
     Correlation,
@@ -26,8 +26,6 @@ from sfumato.query.aggregates import (
 from sfumato.query.aggregates.regression import solution_radius
 
 Weights = Mapping[str, float]
-# The sum of more Laplace noises than these is bounded by its deviation and its largest noise.
-FEW = 8
 LIMITS = "without limits and bounds"
 
 
@@ -115,28 +113,19 @@ class NoisyValues:
         values: the numbers, by name.
         laws: the law of the noise of each, in steps.
         steps: the step of each.
-        scales: the scale of each noise.
     """
 
     values: Mapping[str, float]
     laws: Mapping[str, Law]
     steps: Mapping[str, float]
-    scales: Mapping[str, float]
 
     def total(self, weights: Weights, k: float | None = None) -> Interval:
         """Return the interval of a weighted sum of noisy values without their noise."""
         value = math.fsum(self.values[name] * weight for name, weight in weights.items())
         if k is None:
             return between(value, value)
-        terms = [(name, abs(weight)) for name, weight in weights.items() if weight]
-        if len(terms) <= FEW:
-            noise = NoiseSum([(w * self.steps[name], self.laws[name]) for name, w in terms])
-            far = float(noise.tolerance(k)) if terms else 0.0
-        else:
-            scales = [w * self.scales[name] for name, w in terms]
-            spread = math.sqrt(2) * math.hypot(*scales) * (1 + 1e-12)
-            rounding = sum(w * self.steps[name] for name, w in terms) / 2
-            far = float(laplaces_tolerance(k, spread, max(scales))) + rounding
+        terms = [(w * self.steps[name], self.laws[name]) for name, w in weights.items() if w]
+        far = float(NoiseSum(terms).tolerance(k)) if terms else 0.0
         return between(value - far, value + far)
 
 
