@@ -113,7 +113,9 @@ class ExpectedOutputs:
 
     def _value(self, e: Estimate, values: Mapping[str, Floats]) -> Floats:
         with np.errstate(all="ignore"):
-            found = e.value(NoisyNumbers(values, {}, self.plan.laws, self.plan.steps))
+            found = e.value(
+                NoisyNumbers(values, {}, self.plan.laws, self.plan.steps, noise=self.plan.measurement.noise)
+            )
         return np.asarray(found, np.float64)
 
     def _choice(self, slopes: Mapping[Atom, Floats], groups: int) -> Floats:

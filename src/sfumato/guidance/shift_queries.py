@@ -315,7 +315,7 @@ class ShiftQueries:
         ]
         estimates = {one.name: one for one in self.plan.requirements.estimates}
         error, *ends = (estimates[output] for output in of.outputs(name)[1:])
-        noise = NoisyNumbers({}, {}, self.plan.laws, self.plan.steps)
+        noise = NoisyNumbers({}, {}, self.plan.laws, self.plan.steps, noise=self.plan.measurement.noise)
         assert isinstance(error, StandardErrorEstimate)
 
         def of_error(at: Sequence[Interval], _: bool) -> Interval:

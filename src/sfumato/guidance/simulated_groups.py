@@ -383,7 +383,7 @@ def _numbers(plan: Plan, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
 
 def _exact(plan: Plan, values: Mapping[str, Floats], made: SimulatedRows) -> dict[str, float | None]:
     """Return the exact outputs of a simulated group; None for cumulative totals."""
-    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps)
+    numbers = NoisyNumbers(values, {}, plan.laws, plan.steps, noise=plan.measurement.noise)
     found: dict[str, float | None] = {}
     for e in plan.requirements.estimates:
         if e.kind == "quantile":
