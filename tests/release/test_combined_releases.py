@@ -311,12 +311,17 @@ def test_what_sql_leaves_as_it_is_can_be_combined(tmp_path):
     one = sf.sql(ordered)
     with pytest.raises(QueryError, match="two of the releases are one"):
         sf.combine([one, one.released])
-    # What SQL computes is left out, or has no error bars at all.
+    # What SQL computes is left out, has the bars of a formula, or has no error bars at all.
     computed = sf.sql(f"{inner.replace('town, COUNT', 'upper(town) AS town, COUNT')}")
     assert sf.combine([computed, sf.sql(inner.replace("town, COUNT", "upper(town) AS town, COUNT"))])
     around = f"SELECT town, n / 2 AS half FROM ({inner})"
+    half, whole = (
+        sf.combine([sf.sql(text), sf.sql(text)]).errors(kind="standard") for text in (around, inner)
+    )
+    assert half["half"].to_pylist() == pytest.approx([n / 2 for n in whole["n"].to_pylist()])
+    distinct = around.replace("SELECT town, n", "SELECT DISTINCT town, n", 1)
     with pytest.raises(SfumatoError, match="errors"):
-        sf.combine([sf.sql(around), sf.sql(around)])
+        sf.combine([sf.sql(distinct), sf.sql(distinct)])
     saved = sf.sql(around)
     with pytest.raises(QueryError, match="SQL computed this table"):
         sf.read_release(saved.to_arrow(), saved.receipt())
