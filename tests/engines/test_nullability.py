@@ -124,6 +124,7 @@ def test_a_filter_leaves_no_missing_value(rows, condition, found):
         ("CASE WHEN isnan(x) THEN 0 ELSE coalesce(x, 0) END", False),
         ("CASE WHEN x IS NULL OR isnan(x) THEN 0 ELSE x END", False),
         ("if(x < 9, x, 0)", False),
+        ("CASE WHEN isnan(CASE WHEN b THEN x END) THEN 0 WHEN x IS NULL THEN 0 ELSE x END", True),
         ("CASE WHEN n > 0 THEN n ELSE 0 END", False),
         ("CASE WHEN n > 0 THEN n END", True),
         ("CASE WHEN n > 0 THEN m ELSE 0 END", True),

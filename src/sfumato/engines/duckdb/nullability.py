@@ -280,9 +280,10 @@ def _function(node: Node, parts: list[_Part]) -> _Part:
     if name in ("isfinite", "isinf"):
         return replace(found, true=value | parts[0].number, kind="BOOLEAN")
     if name == "isnan":
-        unlike = parts[0].number
-        other = frozenset(fact for fact in unlike if fact[1] == _NOT_NAN)
-        return replace(found, false=value | unlike, other=other, kind="BOOLEAN")
+        number, null = parts[0].number, parts[0].null
+        # Where it is NULL, a column is: for others, as of a CASE without ELSE, this says nothing of NaN.
+        other = {(n, fact) for n, fact in number if fact == _NOT_NAN and null == {(n, _NOT_NULL)}}
+        return replace(found, false=value | number, other=frozenset(other), kind="BOOLEAN")
     return replace(found, nan=_NONE, kind="HUGEINT") if whole else found
 
 
