@@ -58,6 +58,17 @@ def test_that_of_a_count_is_of_the_rounded_law(epsilon):
 
 
 @EXACT
+@pytest.mark.filterwarnings("error")
+def test_where_a_count_has_no_noise_as_good_as_always_a_mean_has_that_of_its_sum():
+    release = question(1).release(epsilon=10**6, noise="laplace")
+    measured = release.plan.measurement
+    assert measured.laws["units"].standard_deviation == 0
+    total = next(e.total for e in measured.requirements.estimates if e.name == "m")
+    sigma = measured.laws[total].standard_deviation * float(measured.steps[total])
+    assert standard(release, "m") == pytest.approx([sigma / SIZE], rel=1e-3)
+
+
+@EXACT
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_those_of_sums_and_means_are_of_their_noises(noise):
     release = question(3).release(epsilon=1, delta=1e-6, noise=noise)

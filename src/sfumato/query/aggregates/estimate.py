@@ -171,7 +171,8 @@ class Estimate(ABC):
             return {name: weight + shape for name, weight in self.linear.items()}
         found = {}
         for name in dict.fromkeys(self.coordinates):
-            by = float(numbers.noises.deviation({name: np.ones(1)})[0]) * _NEARBY
+            # Where noise is 0 as good as always, slopes do not matter.
+            by = float(numbers.noises.deviation({name: np.ones(1)})[0]) * _NEARBY or 1e-300
             above, below = (
                 self.value(replace(numbers, values={**numbers.values, name: numbers.values[name] + way}))
                 for way in (by, -by)
