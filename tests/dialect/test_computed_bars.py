@@ -75,6 +75,20 @@ def test_only_formulas_have_bars(text: str, measured: list[str]) -> None:
     assert not {*nulls} & {*measured}
 
 
+@pytest.mark.noise_cannot_matter("only names are compared")
+def test_what_is_released_for_bars_has_a_name_that_the_text_does_not_use() -> None:
+    having = (
+        PRIVATE.replace("100.0", "round(100.0").replace("(*) AS p", "(*)) AS p")
+        + " HAVING percent = round(percent)"
+    )
+    release = ask(f"SELECT city, s - n AS n, s + n, percent FROM ({having}) ORDER BY percent + 1")
+    names = [name for name, _ in release.released.plan.query.aggregates]
+    assert names == ["s", "n", "percent_computed", "n_computed", "column_computed"]
+    assert release.to_arrow().num_rows and ", percent_computed" in str(release.explain())
+    taken = ask("@DP city, COUNT(*) AS x_computed, 2 * COUNT(*) AS x FROM visits GROUP BY city").released
+    assert taken.plan.query.output_names == ("x_computed", "x_computed_2")
+
+
 @pytest.mark.noise_cannot_matter("it is refused, whatever is drawn")
 @pytest.mark.parametrize(
     "text",

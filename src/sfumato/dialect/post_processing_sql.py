@@ -163,11 +163,13 @@ class ReleasedTable:
         row: what it calls the number of a row, from 0.
         intervals: ends of error bars that it names: their columns, of which output, whether the upper end,
             and what they are called.
+        unnamed: columns that the text cannot name.
     """
 
     name: str
     row: str
     intervals: tuple[tuple[str, str, bool, str], ...]
+    unnamed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -257,11 +259,11 @@ def enclosing_sql(words: Cursor, parts: Sequence[Part], writers: Sequence[Writer
         hidden = [writer.row] if alone else around.hidden(writer)
         given = writer.write(hidden, whole, part.bare)
     around.write(range(stops[-1], len(words.tokens) - 1), whole)
+    columns = given if alone else around.followed(given)
     released = [
-        ReleasedTable(w.table, w.row, tuple((name, *known) for name, known in w.intervals.items()))
+        ReleasedTable(w.table, w.row, tuple((name, *known) for name, known in w.intervals.items()), w.unnamed)
         for w in writers
     ]
-    columns = given if alone else around.followed(given)
     return PostProcessing(whole.text, words.text, whole.places(), tuple(released), columns)
 
 
@@ -370,7 +372,8 @@ class _EnclosingQuery:
                 continue
             value = _value(tokens, self.rows.names)
             name = value[0].text.casefold() if len(value) == 1 and value[0].kind in ("word", "name") else ""
-            released = known[name] if name in known else self.shown[0].formula(value)
+            called = "column" if tokens[-1] in value else tokens[-1].text
+            released = known[name] if name in known else self.shown[0].formula(value, called)
             found.append((tokens[-1].text, released))
         return tuple(found)
 

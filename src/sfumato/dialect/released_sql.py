@@ -384,6 +384,12 @@ class Writer(StatementChecker):
         grouping = statement.group_sets is not None  # whose column is no part of the SELECT list
         return not plain or grouping or bool(statement.having or statement.after)
 
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """The columns of the released table that the text cannot name."""
+        added = (name for name, (item, _) in self.named.items() if id(item) not in self.names)
+        return (self.row, GROUPING, *self.intervals, *added)
+
     def computes(self, value: Expression) -> bool:
         """Whether an expression without aggregates is made of released columns."""
         outputs = self.bare.keys() | {name.casefold() for name in self.names.values()}
@@ -455,8 +461,8 @@ class Writer(StatementChecker):
         assert isinstance(value, Expression)
         pieces = Pieces()
         self._write(value.tokens, pieces)
-        released = self.formula(self.statement.unqualified(value))
-        return [(item.alias or self._default(value, position), released, pieces)]
+        name = item.alias or self._default(value, position)
+        return [(name, self.formula(self.statement.unqualified(value), name), pieces)]
 
     def _default(self, value: Expression, position: int) -> str:
         """Return the output name of an expression of released columns without AS."""
@@ -638,43 +644,46 @@ class Writer(StatementChecker):
                 return self.statement.unqualified(value)
         return None
 
-    def formula(self, tokens: Sequence[Token]) -> str | None:
-        """Return the column that is released for the error bar of an expression; None if it has none."""
+    def formula(self, tokens: Sequence[Token], name: str) -> str | None:
+        """Return the column that is released for the error bar of a named expression; None if it has none."""
         if [token.word for token in tokens[:2]] == ["ROUND", "("] and tokens[-1].word == ")":
             places = len(tokens) > 4 and tokens[-3].word == "," and tokens[-2].kind == "number"
             tokens = tokens[2 : -3 if places else -1]
         with suppress(SqlError, IndexError):
-            return self.combined(tokens[0], tokens, 0, whole=True)[1]
+            return self.combined(tokens[0], tokens, 0, name)[1]
         return None
 
     def combined(
-        self, interval: Token, tokens: Sequence[Token], start: int, whole: bool = False
+        self, interval: Token, tokens: Sequence[Token], start: int, name: str = ""
     ) -> tuple[int, str]:
         """Parse a formula of outputs and return the column that is released for its error bar.
 
         Args:
             interval: the word that a refusal names.
             tokens, start: where the formula begins.
-            whole: whether it has to be all of them.
+            name: what the text calls it, if it has to be all of them.
         """
         output = partial(self._output, interval)
         try:
             at, found = FormulaParser(tokens, output, self._computed).sum(start)
-            if found.number is not None or (whole and at < len(tokens)):
+            if found.number is not None or (name and at < len(tokens)):
                 raise NotFormula("a number has no error bar; name an output")
             asked = found.aggregate()
         except NotFormula as error:
             raise self._refuse(interval.place, f"{interval.word}: {error}") from None
         except RecursionError:
             raise self._refuse(interval.place, "it is nested too deeply") from None
-        return at, asked if isinstance(asked, str) else self._derived(asked, tokens[start:at])
+        if isinstance(asked, str):
+            return at, asked
+        written = tokens[start:at]
+        return at, self._derived(asked, written, name or ("" if len(written) > 1 else written[0].text))
 
-    def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
+    def _derived(self, asked: Aggregate, written: Sequence[Token], called: str) -> str:
         """Return the released column of a formula of outputs; equal formulas share one."""
         for name, (_, known) in self.named.items():
             if known == asked:
                 return name
-        name = self.free.fresh("combined")
+        name = self.free.fresh(f"{called}_computed" if called else "computed")
         words = Expression(tuple(written))
         self.named[name] = Item(words, None, words.place, words.place), asked
         return name

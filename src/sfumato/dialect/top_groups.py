@@ -263,7 +263,7 @@ class LargestWriter(Writer):
         """Whether the SELECT sorts or cuts the top groups."""
         return self.statement.after is not None
 
-    def _derived(self, asked: Aggregate, written: Sequence[Token]) -> str:
+    def _derived(self, asked: Aggregate, written: Sequence[Token], called: str) -> str:
         """Refuse error bars of formulas: top groups have those of their numbers alone."""
         message = "error bars of the largest groups are of their numbers as they are: DP_INTERVAL_LOW(units)"
         raise self._refuse(Expression(tuple(written)).place, message)

@@ -26,6 +26,7 @@ from sfumato.errors import EngineError, QueryError, SqlError, in_own_words
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query.error_bars import Bars
+from sfumato.query.group_totals import GROUPING
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import Part
@@ -266,13 +267,14 @@ class PostProcessingSql:
         told, at = _told(error)
         missing = re.match(r'Referenced column "?(.+?)"? (?:was )?not found', _first(told))
         if missing:
-            hidden = {*(t.row for t in self.outside.released), *(name for name, *_ in self._intervals())}
-            names = (name for table in self._empty.values() for name in table.schema.names)
-            listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden))
+            hidden = {name for table in self.outside.released for name in table.unnamed}
+            names = [name for table in self._empty.values() for name in table.schema.names]
+            listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden)) or "none"
+            instead = "a column of the private table belongs in GROUP BY, or in a private aggregate"
+            if missing[1].casefold() == GROUPING and GROUPING in names:
+                instead = "write GROUPING(key, ...) AS name in the private SELECT"
             return self.outside.refuse(
-                at,
-                f"{missing[1]} is not a released column. These are: {listed}; a column of the "
-                "private table belongs in GROUP BY, or in a private aggregate",
+                at, f"{missing[1]} is not a released column. These are: {listed}; {instead}"
             )
         return self.outside.refuse(at, f"computing with the released table: {_first(told)}")
 
