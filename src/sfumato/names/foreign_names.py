@@ -93,7 +93,10 @@ def _method_advice() -> dict[str, str]:
     """Return the advice on foreign aggregates that are called as methods of a table."""
     calls = examples()
     called = {**AGGREGATES, **{name: name for name in calls}}
-    return {name: f"write agg(x={calls[ours]}).release(epsilon=1)" for name, ours in called.items()}
+    return {
+        name: f"write bound(groups=1, rows=1).agg(x={calls[ours]}).release(epsilon=1)"
+        for name, ours in called.items()
+    }
 
 
 AGGREGATES, NO_AGGREGATES = section("aggregates"), section("no_aggregates")

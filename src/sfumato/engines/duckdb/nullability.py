@@ -282,8 +282,8 @@ def _function(node: Node, parts: list[_Part]) -> _Part:
     if name == "isnan":
         number, null = parts[0].number, parts[0].null
         # Where it is NULL, a column is: for others, as of a CASE without ELSE, this says nothing of NaN.
-        other = {(n, fact) for n, fact in number if fact == _NOT_NAN and null == {(n, _NOT_NULL)}}
-        return replace(found, false=value | number, other=frozenset(other), kind="BOOLEAN")
+        other = frozenset(f for f in number if f[1] == _NOT_NAN and null == frozenset([(f[0], _NOT_NULL)]))
+        return replace(found, false=value | number, other=other, kind="BOOLEAN")
     return replace(found, nan=_NONE, kind="HUGEINT") if whole else found
 
 

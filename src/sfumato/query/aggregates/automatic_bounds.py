@@ -119,7 +119,8 @@ class Filled(Aggregate):
     def step(self, schema: Schema) -> Derive:
         """Return the step that makes a column without missing values."""
         column, number = schema[self.column], quoted(self.column)
-        value = str(self.missing) if self.missing.denominator == 1 else repr(float(self.missing))
+        whole = self.missing.denominator == 1 and abs(self.missing) < 2**63
+        value = str(self.missing) if whole else repr(float(self.missing))
         if column.kind is Kind.BOOLEAN:
             number = f"CAST({number} AS TINYINT)"
         filled = f"coalesce({number}, {value})"
@@ -154,7 +155,10 @@ def with_bounds(
     lower, upper = bounds
     name, given = column_name(make.__name__, column), tuple((options or {}).items())
     if missing is not None:
-        value = as_fraction(missing, f"{make.__name__}({shown(name)}) missing")
+        what = f"{make.__name__}({shown(name)}) missing"
+        value = as_fraction(missing, what)
+        if abs(value) > LARGEST_MAGNITUDE:
+            raise ParameterError(what, missing, "from -1e100 to 1e100")
         return Filled(with_bounds(make, name, bounds, magnitudes, of, options), name, value)
     if lower is None and upper is None:
         return Unbounded(make, name, given)
