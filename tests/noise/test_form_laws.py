@@ -132,6 +132,35 @@ def test_along_a_ratio_tolerances_are_those_of_each_form(noise):
             assert float(reach(np.array([m]))[0]) == pytest.approx(one, rel=0.02)
 
 
+@pytest.mark.parametrize("failure", [0.05, 1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("cone, groups", [(Cone(0), 1), (Cone(1), 3), (Cone(3), 3), (Cone(1, units=True), 3)])
+def test_quantiles_of_one_number_are_those_of_its_exact_law(cone, groups, failure):
+    """Failures so small are those of 99.99% bars, and of bars for many numbers at once."""
+    laws = FormLaws(JointNoise(cone, (FINE,) * cone.dimensions, groups))
+    for weights, law in zip(np.eye(cone.dimensions), laws.laws, strict=True):
+        exact = law.rounded_tolerance(-math.log10(failure)) / laws.deviation([(1, weights)])
+        assert 0.999 <= laws.quantile([(1, weights)], failure) / exact <= 1 + 2 * NEAR
+
+
+@pytest.mark.parametrize(
+    "noise", [IndependentNoise(NOISES["laplace"], (FINE,) * 4), SeparateNoise(Cone(3), (FINE,) * 4)]
+)
+@pytest.mark.parametrize("failure", [0.5, 0.05, 1e-4])
+def test_of_many_forms_none_has_less_than_its_own_tolerance(noise, failure):
+    """Covariances of groups: every fifth has means of nearly 0, so that its products have most of the noise."""
+    x = np.where(np.arange(50) % 5 == 4, 0.001, 1) * np.linspace(0.9, 1, 50)
+    y = x * np.where(np.arange(50) % 10 < 6, -1, 1)
+    weights, rows = np.stack([x * y, -y, -x, np.ones(50)], axis=1), np.tile([1.0, 0, 0, 0], (50, 1))
+    laws, m = FormLaws(noise), 0.3
+    found = (
+        laws.tolerances(weights, failure),
+        laws.along([(1, weights)], [(1, rows)], failure)(np.full(50, m)),
+    )
+    for reached, forms in zip(found, (weights, weights - m * rows), strict=True):
+        own = np.array([laws.tolerance([(1, form)], failure) for form in forms[:10]])
+        assert np.all(reached[:10] >= own * 0.995) and np.all(reached[:10] <= own * 1.4)
+
+
 def test_what_two_forms_have_in_common_is_no_noise():
     laws, count = FormLaws(JointNoise(Cone(1), (FINE,) * 2, 5)), form((1, (1, 0)))
     assert laws.along(count, count, 0.05)(np.array([1.0]))[0] == 0

@@ -150,15 +150,28 @@ class FormLaws:
     def tolerances(self, weights: Floats, failure: float) -> Floats:
         """Return the tolerances of many forms of one group each, for weights of shape (forms, coordinates).
 
-        Of more than a few, quantiles are the largest of a few: over deviations they hardly differ.
+        Of more than a few, quantiles over deviations are the largest of a few, which stand for all.
         """
         distinct, place = np.unique(weights, axis=0, return_inverse=True)
         if len(distinct) <= _FEW:
             found = np.array([self.tolerance([(1, row)], failure) for row in distinct])
             return np.asarray(found[place.ravel()])
         parts = [(1, weights)]
-        size = max(self.quantile([(1, row)], failure) for row in distinct[_few(len(distinct))])
+        size = max(self.quantile([(1, row)], failure) for row in self._few(distinct, 1))
         return size * self.deviation(parts) + self._rounding(parts)
+
+    def _few(self, rows: Floats, forms: int) -> Floats:
+        """Return a few rows of the weights of so many forms each, among which quantiles are the largest.
+
+        These are one in the middle and both ends in order of how unevenly the noises of a form are large, on
+        which quantiles over deviations depend most.
+        """
+        sizes = np.abs(rows.reshape(-1, len(self._scales)) * self._scales).reshape(len(rows), forms, -1)
+        largest = sizes.max(axis=-1, keepdims=True)
+        squares = np.square(sizes / np.where(largest > 0, largest, 1.0))
+        uneven = np.square(squares).sum(axis=-1) / np.maximum(squares.sum(axis=-1), 1.0) ** 2
+        order = np.argsort(uneven.sum(axis=-1), kind="stable")
+        return np.asarray(rows[order[np.unique(np.linspace(0, len(rows) - 1, _FEW).astype(int))]])
 
     def _rounding(self, parts: Parts) -> Floats:
         """Return how far the rounding of coarse noise moves a form at most."""
@@ -203,7 +216,7 @@ class FormLaws:
             return np.zeros_like
         planes = np.unique(np.stack([_flat(top + bottom, i) for i in range(rest.size)]), axis=0)
         angles = np.linspace(0, math.pi, _ANGLES + 1)
-        sizes = np.max([self._turned(top, row, angles, failure) for row in planes[_few(len(planes))]], axis=0)
+        sizes = np.max([self._turned(top, row, angles, failure) for row in self._few(planes, 2)], axis=0)
 
         def reach(m: Floats) -> Floats:
             far = (slope - m) * across
@@ -231,11 +244,6 @@ class FormLaws:
             turned = [(n, up * a + aside * b) for n, a, b in zip(counts, top, bottom, strict=True)]
             found.append(self.quantile(turned, failure))
         return np.array([*found, found[0]])
-
-
-def _few(count: int) -> Any:
-    """Return the places of a few of many forms in order: the first, the last, and one between."""
-    return np.unique(np.linspace(0, count - 1, _FEW).astype(int))
 
 
 def _flat(parts: Parts, row: int) -> Floats:
@@ -293,9 +301,10 @@ class _Law:
         Source:
             Gil-Pelaez 1951, "Note on the inversion theorem".
         """
-        far = np.minimum(x / self.radii, self.reach)
+        far = x / self.radii
         terms = self.values / (np.arange(len(self.places)) + 0.5)
-        return float(self.chances @ (1 - 2 / np.pi * np.sin(np.outer(far, self.places)) @ terms))
+        beyond = 1 - 2 / np.pi * np.sin(np.outer(far, self.places)) @ terms
+        return float(self.chances @ np.where(far < self.reach, beyond, 0.0))
 
 
 @lru_cache(1 << 9)
