@@ -207,7 +207,7 @@ def deviations(tail: str, failure: float) -> tuple[float, float]:
         Fradelizi and Guédon 2004, "The extreme points of subsets of s-concave probabilities and a geometric
         localization theorem".
     """
-    normal, laplace = NormalDist().inv_cdf(1 - failure / 2), -math.log(failure) / math.sqrt(2)
+    normal, laplace = -NormalDist().inv_cdf(failure / 2), -math.log(failure) / math.sqrt(2)
     if tail == TAILS[0]:
         return normal, normal
     if tail == TAILS[1]:
