@@ -87,7 +87,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.with_columns(age="age * 2").agg(m=sf.mean("age")), "of what with_columns makes of it"),
     (lambda t: t.with_columns(AGE="age * 2").agg(m=sf.mean("AGE")), "of what with_columns makes of it"),
     (lambda t: t.agg(m=sf.mean("year")), "or declare lower and upper of year in catalog"),
-    (lambda t: t.with_columns(x="age").agg(m=sf.mean("x")), "lower and upper missing"),
+    (lambda t: t.with_columns(x="age").agg(m=sf.mean("x")), "lower and upper are missing"),
     (lambda t: t.agg(s=sf.sum("age", per="unit")), "are of each row"),
 ]
 

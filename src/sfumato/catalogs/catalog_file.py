@@ -280,7 +280,7 @@ def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
         if not isinstance(name, str) or not name.strip() or name.casefold() in seen:
             raise CatalogError(f"{place}: the column is named twice (names are equal whatever their case)")
         seen.add(name.casefold())
-        column = _mapping(place, entry, f"[{place.partition(': ')[2]}] lower = 0, upper = 120")
+        column = _mapping(place, entry, f"columns.{name} = {{lower = 0, upper = 120}}")
         _known(place, column, _COLUMN, "column")
         domain = _domain(place, column.get("domain"))
         yield ColumnDeclaration(name, _bounds(place, column), domain, _is_complete(place, column))
@@ -291,7 +291,7 @@ def _is_complete(where: str, given: Mapping[str, Any]) -> bool:
     if "missing" in given and given["missing"] != "none":
         raise CatalogError(
             f'{where}: missing is {shown(given["missing"])}, but must be "none": no value is NULL or NaN. '
-            "Leave it out where one can be"
+            "Leave it out if a value can be missing"
         )
     return "missing" in given
 

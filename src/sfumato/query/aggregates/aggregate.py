@@ -300,7 +300,7 @@ class Unbounded(Aggregate):
 
     def refusal(self, remedy: str = "") -> QueryError:
         """Return the error that an aggregate's bounds are missing."""
-        return _missing(self.make.__name__, self.column, self.options, "lower and upper", remedy)
+        return _missing(self.make.__name__, self.column, self.options, "lower and upper are", remedy)
 
 
 def spelled_call(make: Callable[..., Aggregate], column: str, named: Mapping[str, Any]) -> str:
@@ -379,7 +379,8 @@ def bounds_of(
         ParameterError: as of `checked_bounds`.
     """
     if lower is None or upper is None:
-        missing = " and ".join(n for n, v in (("lower", lower), ("upper", upper)) if v is None)
+        names = [n for n, v in (("lower", lower), ("upper", upper)) if v is None]
+        missing = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
         raise _missing(function, column, given, missing)
     return checked_bounds(f"{function}({shown(column)})", lower, upper)
 

@@ -238,7 +238,7 @@ def _blocks(
         pair = given.get(name)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise QueryError(
-                f"{function}: bounds of {shown(name)} missing. "
+                f"{function}: bounds of {shown(name)} are missing. "
                 "No amount of noise is enough without bounds; write "
                 f"{form} with ranges known beforehand, not read from the data"
             )
