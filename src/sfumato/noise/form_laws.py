@@ -150,7 +150,7 @@ class FormLaws:
     def tolerances(self, weights: Floats, failure: float) -> Floats:
         """Return the tolerances of many forms of one group each, for weights of shape (forms, coordinates).
 
-        Of more than a few, quantiles over deviations are the largest of a few, which stand for all.
+        Of more than a few, quantiles over deviations are the largest of a few, so others can make one wider.
         """
         distinct, place = np.unique(weights, axis=0, return_inverse=True)
         if len(distinct) <= _FEW:
