@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
@@ -196,8 +195,9 @@ class PreliminaryQueries:
                 self.claim.take(query.plans)
             seen = _NOTHING if query is None else query.draw(self.words)
             if query is not None and query.counted is not None:
-                (deviation,) = query.counted[1].deviations.values()
-                seen = replace(seen, number=likely_number(seen.number, deviation / math.sqrt(2)))
+                plan = query.counted[1]
+                ((name, law),) = plan.measurement.laws.items()
+                seen = replace(seen, number=likely_number(seen.number, float(law.unit * plan.steps[name])))
             found |= {one.name: seen for one in members}
         return found
 

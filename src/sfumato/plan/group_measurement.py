@@ -426,7 +426,7 @@ class GroupMeasurement(Spelled):
         """Add noise to the statistics of all groups, and add them up to totals."""
         assert self.totals is not None
         if not keys.num_rows:  # of no group, to know the columns
-            none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps)
+            none = NoisyNumbers(dict.fromkeys(exact, np.zeros(0)), {}, self.laws, self.steps, noise=noise)
             whole = keys.append_column(GROUPING, pa.array([], pa.int64()))
             return NoisyBatch(self, whole, none)
         totals, steps = self.totals.for_keys(keys.columns), self.steps

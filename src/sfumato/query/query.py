@@ -37,7 +37,6 @@ LARGEST_WEIGHT = 1000
 
 # What estimates the bias from limits and bounds, where that is not an option of the release.
 _ESTIMATES = {"Spark": "question.diagnose(epsilon=0.05)", "Beam": ""}
-_NONE_YET = "none before it in agg"
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,8 @@ class Query:
                 else:
                     near = nearest(of, known)
                     hint = f"; did you mean {near!r}?" if near else "."
-                    why = f"there is no output {of!r}{hint} There are: {', '.join(known) or _NONE_YET}"
+                    before = f"There are: {', '.join(known)}" if known else "Name it before in the same agg"
+                    why = f"there is no output {of!r}{hint} {before}"
                 raise QueryError(f"agg: {name}: {why}")
 
     @property
