@@ -55,7 +55,7 @@ class FormLaws:
     >>> laws = FormLaws(JointNoise(Cone(1), (Fraction(1000), Fraction(30_000)), groups=5))
     >>> ratio = [(1, np.array([-12_000.0, 1000.0]))]
     >>> round(float(laws.deviation(ratio)) / 1e6, 2), round(laws.tolerance(ratio, 0.05) / 1e6, 2)
-    (179.07, 351.93)
+    (179.07, 351.92)
     """
 
     noise: Any
