@@ -13,7 +13,7 @@ from typing import Literal
 
 from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_note
 from sfumato.dialect.aggregate_arguments import Aggregates
-from sfumato.dialect.group_keys import Groups, NotSelected
+from sfumato.dialect.group_keys import Groups
 from sfumato.dialect.keywords import LARGEST
 from sfumato.dialect.options_clause import Advised, Options, read_options
 from sfumato.dialect.post_processing_sql import enclosing_sql, unused_names
@@ -78,8 +78,7 @@ def parse(
         and no column looked up.
     Raises:
         SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
-            shows the place and what to write. For a group key that is not selected `question` of
-            what comes back raises it, as only the table has all columns.
+            shows the place and what to write.
         QueryError: text is no text.
     Source:
         docs/sql.md.
@@ -109,10 +108,7 @@ def parse(
         statement, groups = read(words.part(part.start, part.stop), names)
         statement = replace(statement, tables=statement.tables.private_first(public))
         declared = None if catalog is None else _declared(statement, catalog)
-        try:
-            readings.append(_Binder(statement, declared, groups, free, advised))
-        except NotSelected as missing:
-            return _refused(missing, read_options(statement, declared, advised))
+        readings.append(_Binder(statement, declared, groups, free, advised))
     outside = enclosing_sql(words, parts, [reading.writer for reading in readings])
     queries = [reading.query() for reading in readings]
     folded = {name.casefold() for name in public}
@@ -123,18 +119,6 @@ def parse(
         released = (name for reading in readings for name in reading.released)
         outside = outside.checked(released, [query.read for query in queries], public, hidden)
     return replace(queries[0], outside=outside, companions=tuple(queries[1:]))
-
-
-def _refused(missing: NotSelected, options: Options) -> SqlQuery:
-    """Return the query of a SELECT that does not bind: it only opens tables, for the error message."""
-    statement = missing.statement
-    return SqlQuery(
-        tables=statement.tables,
-        named=statement.read[0],
-        plain=statement.read[1],
-        **options.settings,
-        refused=missing,
-    )
 
 
 _LARGEST = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from math import prod
 
 from sfumato.catalogs.declarations import TableDeclaration, check_size, groups_note
@@ -11,47 +11,15 @@ from sfumato.dialect.keywords import meant
 from sfumato.dialect.options_clause import Options
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker
-from sfumato.dialect.sql_tokens import Cursor, refusal
+from sfumato.dialect.sql_tokens import Cursor
 from sfumato.dialect.syntax_tree import Node
-from sfumato.errors import QueryError, SqlError, listed, nearest
+from sfumato.errors import QueryError, nearest
 from sfumato.query.group_totals import MAX_SETS, GroupingSets
 
 _EACH_UNIT = (
     "a group for each privacy unit is not private; group by what many of them share. One row for each is "
     "made inside: FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)"
 )
-
-
-@dataclass(frozen=True)
-class NotSelected(Exception):
-    """A group key that is missing in the SELECT list. The message needs the tables' columns.
-
-    Args:
-        statement: the private SELECT.
-        key: what stands in GROUP BY.
-        selected: the names of what is selected, without aggregates.
-    """
-
-    statement: Statement
-    key: Expression
-    selected: tuple[str, ...]
-
-    def among(self, columns: Iterable[str]) -> SqlError:
-        """Return the error about a group key that is not selected, with a suggestion from these columns."""
-        columns = list(columns)
-        written, column = self.statement.spell(self.key), self.statement.column(self.key)
-        known = column is None or column.casefold() in map(str.casefold, columns)
-        if (near := nearest(written, self.selected)) and (column is None or not known):
-            hint = f"did you mean {near}?"
-        elif known:
-            hint = "add it to the SELECT list"
-        elif near := nearest(written, columns):
-            hint = f"did you mean {near}? Then add that to the SELECT list"
-        else:
-            hint = f"there is no such column. The columns are: {listed(columns)}"
-        return refusal(
-            self.statement.text, self.key.place, f"the group key {written} is not selected; {hint}"
-        )
 
 
 class Groups(StatementChecker):
@@ -78,21 +46,26 @@ class Groups(StatementChecker):
         self.declared = declared
         self.public = public
         self.notes = notes
+        self.unselected: list[Item] = []  # group keys that the SELECT list leaves out
+        self.grouped = self._grouped_items()
 
     def keys(self) -> tuple[dict[str, Item], list[tuple[str, str]]]:
         """Return the group keys by output name, with their items, and the columns to derive for them."""
         statement = self.statement
-        chosen = {id(item) for item in self._grouped_items()}
+        chosen = {id(item) for item in self.grouped}
         keys: dict[str, Item] = {}
         derived: list[tuple[str, str]] = []
         taken: set[str] = set()
-        for position, item in enumerate(statement.items, 1):
+        aliases = {(item.alias or "").casefold() for item in statement.items}
+        for position, item in enumerate([*statement.items, *self.unselected], 1):
             if not isinstance(item.value, Expression) or id(item) not in chosen:
                 continue  # what is computed with keys is judged when they are known
             column = statement.column(item.value)
             if column is not None and column.casefold() == self.options.privacy_unit_column.casefold():
                 raise self._refuse(item.place, _EACH_UNIT)
             name = item.alias or (column and statement.bare(column)) or f"key_{position}"
+            if position > len(statement.items) and name.casefold() in aliases:
+                name = f"key_{position}"
             if self.public is not None:
                 name = self.public.key(statement, item)
             if name.casefold() == self.options.privacy_unit_column.casefold():
@@ -112,7 +85,7 @@ class Groups(StatementChecker):
         if self.statement.group_sets is None:
             return None
         named = {id(item): name for name, item in keys.items()}
-        names = [named[id(item)] for item in self._grouped_items()]
+        names = [named[id(item)] for item in self.grouped]
         return GroupingSets(
             tuple(tuple(names[i] for i in one) for one in self.statement.group_sets), whole=True
         )
@@ -136,7 +109,7 @@ class Groups(StatementChecker):
         return domains
 
     def _grouped_items(self) -> list[Item]:
-        """Return the items of the SELECT list that GROUP BY names, in order."""
+        """Return the items that GROUP BY names, in order, with those that are not in the SELECT list."""
         statement, found = self.statement, dict[int, Item]()
         if statement.group_by_all:
             return [item for item in statement.items if isinstance(item.value, Expression)]
@@ -146,8 +119,8 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
-                    "an aggregate is not a group key; leave it out: GROUP BY takes columns of rows, and "
-                    "every group gets its aggregates",
+                    "this is not a group key; leave it out: GROUP BY takes columns of rows and what is computed "
+                    "of them, and every group gets its aggregates",
                 )
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
@@ -168,7 +141,7 @@ class Groups(StatementChecker):
         return known
 
     def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
-        """Return the item of the SELECT list that a group key names, by position, alias or expression."""
+        """Return the item that a group key names by position, alias or expression; a new one if unselected."""
         statement, items = self.statement, self.statement.items
         written = statement.spell(expression)
         if written.isdigit():
@@ -186,10 +159,10 @@ class Groups(StatementChecker):
             return of_table[0]
         if name == self.options.privacy_unit_column.casefold():
             raise self._refuse(expression.place, _EACH_UNIT)
-        selected = [
-            item.alias or statement.spell(item.value) for item in items if isinstance(item.value, Expression)
-        ]
-        raise NotSelected(statement, expression, tuple(selected))
+        item = Item(expression, None, expression.place, expression.place)
+        known[statement.shape(expression)] = item
+        self.unselected.append(item)
+        return item
 
     def _items_of_a_table(self, column: str) -> list[Item]:
         """Return the items that select this group key's column qualified, as in `r.region`."""
@@ -207,6 +180,9 @@ class Groups(StatementChecker):
         called = len(value.tokens) > 1 and value.tokens[1].word == "("
         if called and (near := meant(first, self.statement.clause == "ANONYMIZATION")):
             return f"{first} is not a private aggregate; did you mean {near}?"
+        unselected = [self.statement.spell(item.value) for item in self.unselected]  # type: ignore[arg-type]
+        if near := nearest(written, unselected):
+            return f"{written} is not a group key; GROUP BY names {near}: write one of the two in both places"
         return (
             f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
             "aggregate of it"

@@ -187,6 +187,8 @@ class Writer(StatementChecker):
         self.names: dict[int, str] = {id(item): name for name, item in keys.items()}
         self.keys: Keys = Keys(statement, {name: item.value for name, item in keys.items()})  # type: ignore[misc]
         self.every_key: list[str] = list(keys)
+        selected = set(map(id, statement.items))
+        self.unselected: list[str] = [name for name, item in keys.items() if id(item) not in selected]
         free.taken.update(name.casefold() for name in (*keys, GROUPING))
         self.bare: dict[str, str] = {}  # the released name of each output, in lower case
         self.by_shape: dict[tuple[str, ...], str] = {}
@@ -208,7 +210,7 @@ class Writer(StatementChecker):
     def computing(self) -> bool:
         """Whether the private SELECT needs released SQL, because it computes with what is released."""
         statement = self.statement
-        plain = all(id(item) in self.names for item in statement.items)
+        plain = all(id(item) in self.names for item in statement.items) and not self.unselected
         grouping = statement.group_sets is not None  # whose column is no part of the SELECT list
         return not plain or grouping or bool(statement.having or statement.after)
 
@@ -216,7 +218,7 @@ class Writer(StatementChecker):
     def unnamed(self) -> tuple[str, ...]:
         """The columns of the released table that the text cannot name."""
         added = (name for name, (item, _) in self.named.items() if id(item) not in self.names)
-        return (self.row, GROUPING, *self.intervals, *added)
+        return (self.row, GROUPING, *self.unselected, *self.intervals, *added)
 
     def computes(self, value: Expression) -> bool:
         """Whether an expression without aggregates is made of released columns."""

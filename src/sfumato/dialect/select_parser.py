@@ -14,6 +14,7 @@ from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, 
 from sfumato.dialect.group_keys import is_grouping, sets_of, spans_of_keys
 from sfumato.dialect.keywords import AFTER, GROUPINGS, INTERVALS, NO_FORM, PRIVATE, STRATEGY, meant, refusals
 from sfumato.dialect.options_clause import read_clause
+from sfumato.dialect.overloads import functions
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect, is_query, select_list
 from sfumato.dialect.public_groups import PublicGroups, public_groups
 from sfumato.dialect.select_statement import Computed, Expression, Item, Statement
@@ -318,7 +319,8 @@ class _SelectParser:
             if not where:
                 raise self._missing(where, "WHERE")
             check_words(words, where, "WHERE")
-        if group is None or [words.tokens[i].word for i in group] == ["ALL"]:
+        self.all_keys = group is not None and [words.tokens[i].word for i in group] == ["ALL"]
+        if group is None or self.all_keys:
             return where, []
         keys = [key for part in self._list(group, _KEYS) for key in self._in_brackets(part)]
         self.grouping = any(is_grouping(words, key) for key in keys)
@@ -331,9 +333,11 @@ class _SelectParser:
         return where, keys
 
     def _in_brackets(self, key: range) -> list[range]:
-        """Return the group keys inside brackets: (a) and (a, b) are a, and a and b."""
-        if self.words.closing.get(key.start) != key.stop - 1 or len(key) == 2:
+        """Return the group keys inside brackets: (a) and (a, b) are a, and a and b; () is none."""
+        if self.words.closing.get(key.start) != key.stop - 1:
             return [key]
+        if len(key) == 2:
+            return []
         inner = self._list(range(key.start + 1, key.stop - 1), _KEYS)
         return [one for part in inner for one in self._in_brackets(part)]
 
@@ -365,7 +369,7 @@ class _SelectParser:
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),
             group_sets=sets_of(tree) if self.grouping else None,
-            group_by_all="GROUP" in self.parts and not self.keys,
+            group_by_all=self.all_keys,
             tree=tree,
             names=self.names,
             calls={
@@ -455,7 +459,12 @@ class _SelectParser:
                 self._check_arguments(span)
                 return Item(Computed(value), alias, value.place, alias_place)
             check_tree(words.text, value.place, node, _ITEMS)
-            return Item(value, alias, value.place, alias_place)
+            known = functions().around
+            constant = all(
+                one["class"] != "COLUMN_REF" and one.get("function_name", "").lower() in {"", *known}
+                for one in descendants(node)
+            )
+            return Item(Computed(value) if constant else value, alias, value.place, alias_place)
         for argument in node.get("arguments", ()):
             if form.call.argument is not None:
                 where = f"{form.call.function}(...)"

@@ -15,7 +15,6 @@ from sfumato.api.table import PRIVATE, Table
 from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, Query, Source, open_from, tables_of
-from sfumato.dialect.group_keys import NotSelected
 from sfumato.dialect.options_clause import Settings
 from sfumato.dialect.post_processing_sql import PostProcessing
 from sfumato.dialect.public_groups import PublicGroups
@@ -52,8 +51,6 @@ class SqlQuery(Settings):
         names: the WITH tables.
         grouping: sets of keys of which totals are asked; None where they are not.
         largest: how many of the largest groups are requested; an aggregate is then the sum that ranks them.
-        refused: a group key that is not selected. Its message needs the columns of the tables, so all else is
-            left out, and `question` raises.
     """
 
     tables: From = field(kw_only=True)
@@ -75,7 +72,6 @@ class SqlQuery(Settings):
     names: CommonTables | None = None
     grouping: GroupingSets | None = None
     largest: Largest | None = None
-    refused: NotSelected | None = None
 
     @property
     def source(self) -> str:
@@ -151,7 +147,6 @@ class SqlQuery(Settings):
             The same question as the fluent calls would make, with the notes on its table.
         Raises:
             QueryError: a column is unknown or does not fit; decided from declared types alone.
-            SqlError: a group key is not selected.
         Source:
             docs/sql.md, "Expressions are DuckDB's".
 
@@ -176,8 +171,6 @@ class SqlQuery(Settings):
         except RecursionError:
             raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
         schema = table.schema
-        if self.refused is not None:
-            raise self.refused.among(schema)
         derived, keys, columns = _settle(self, schema)
         steps: list[Step] = [] if self.where is None else [Filter(self.where)]
         steps += [Derive(name, expression) for name, expression in derived]
