@@ -15,7 +15,7 @@ from sfumato.catalogs.declarations import Declarations, TableDeclaration, limit_
 from sfumato.dialect.aggregate_arguments import Aggregates
 from sfumato.dialect.group_keys import Groups
 from sfumato.dialect.keywords import LARGEST
-from sfumato.dialect.options_clause import Advised, Options, read_options
+from sfumato.dialect.options_clause import Advised, read_options
 from sfumato.dialect.post_processing_sql import enclosing_sql, unused_names
 from sfumato.dialect.private_selects import inner_tables, private_parts
 from sfumato.dialect.public_groups import PublicGroups, form

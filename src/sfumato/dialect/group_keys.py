@@ -119,8 +119,8 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
-                    "this is not a group key; leave it out: GROUP BY takes columns of rows and what is computed "
-                    "of them, and every group gets its aggregates",
+                    "this is not a group key: GROUP BY takes columns and expressions of one row; leave it out, "
+                    "and every group gets its aggregates",
                 )
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
@@ -141,7 +141,7 @@ class Groups(StatementChecker):
         return known
 
     def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
-        """Return the item that a group key names by position, alias or expression; a new one if unselected."""
+        """Return the item that a group key names by position, alias or expression, or a new one."""
         statement, items = self.statement, self.statement.items
         written = statement.spell(expression)
         if written.isdigit():
