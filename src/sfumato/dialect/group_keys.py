@@ -119,8 +119,8 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
-                    "this is not a group key: GROUP BY takes columns and expressions of one row; leave it out, "
-                    "and every group gets its aggregates",
+                    "this is not a group key: GROUP BY takes columns and expressions of one row; leave it "
+                    "out, and every group gets its aggregates",
                 )
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is named twice")
