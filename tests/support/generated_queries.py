@@ -289,6 +289,25 @@ def together(chance: random.Random, made: Made, database: Database, other: Calla
     )
 
 
+def compared(chance: random.Random, made: Made, database: Database, other: Callable[[], Made]) -> Made | None:
+    """Keep rows of one table, or of both, that are equal to rows of the other, or to none."""
+    right = other()
+    if dict(right.columns) != dict(made.columns):
+        right = filtered(chance, made, database, other) or made
+    names, kind = ", ".join(map(Q, made.columns)), chance.choice(["UNION", "INTERSECT", "EXCEPT"])
+
+    def chain(opened: Mapping[str, Any]) -> Any:
+        text = f"SELECT {names} FROM self {kind} SELECT {names} FROM other"
+        return made.chain(opened).sql(text, tables={"other": right.chain(opened)})
+
+    return Made(
+        made.columns,
+        f"SELECT {names} FROM ({made.sql}) {kind} SELECT {names} FROM ({right.sql})",
+        chain,
+        (*made.told, f"{kind.lower()} with ({'; '.join(right.told)})"),
+    )
+
+
 def per_unit(chance: random.Random, made: Made, _: Database, other: Callable[[], Made]) -> Made | None:
     """Make one row for each unit, or unit and value of a column."""
     flat_columns = list(made.columns)[1:]
@@ -319,6 +338,7 @@ OPERATORS: dict[str, Operator] = {
     "join public": with_public,
     "join private": with_private,
     "union": together,
+    "compare": compared,
     "per unit": per_unit,
 }
 

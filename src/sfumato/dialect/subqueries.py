@@ -1,4 +1,4 @@
-"""Compile unit-local subqueries, UNION ALL and SELECTs of public tables to tables made of tables."""
+"""Compile unit-local subqueries, set operations and SELECTs of public tables to tables made of tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
-from sfumato.api.table import Table, chosen, computed, looked_up, with_value
+from sfumato.api.table import Table, chosen, computed, distinct_rows, looked_up, with_value
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.from_clause import (
     MAX_DEPTH,
@@ -36,28 +36,37 @@ from sfumato.query.tables.public_table import PublicTable
 _NULL = '"NULL"'  # the type of NULL alone
 
 
-def union_all(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]:
-    """Return the table of a UNION ALL of private subqueries.
+def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]:
+    """Return the table of a UNION, INTERSECT or EXCEPT of private subqueries, which all have the unit.
 
     Raises:
-        SqlError: it is no UNION ALL, or they have other columns.
+        SqlError: it is another one, or they have other columns.
     """
     node = query.node
     if node["type"] != "SET_OPERATION_NODE":
         what = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].removesuffix("_NODE")
         raise query.refuse(query.first, f"{what} has no place here: write SELECT ... FROM ...")
-    if node["setop_type"] != "UNION" or not node["setop_all"]:
-        message = refusals("set_operators").get(node["setop_type"], f"{node['setop_type']}: write UNION ALL")
+    kind, every = node["setop_type"], node["setop_all"]
+    if kind not in ("UNION", "INTERSECT", "EXCEPT") or (every and kind != "UNION"):
+        message = refusals("set_operators").get(kind, f"{kind}: write UNION ALL")
         raise query.refuse(query.first, message)
     if node["modifiers"]:
-        raise query.refuse(query.first, "ORDER BY and LIMIT behind UNION ALL: leave them out")
-    names = query.names.within(node)
+        raise query.refuse(query.first, f"ORDER BY and LIMIT behind {kind}: leave them out")
+    table, *others = _operands(subqueries, query, unit)
+    for other in others:
+        table = table.union(other) if kind == "UNION" else _compared(table, other, kind)
+    return table if every or kind != "UNION" else _ordered(distinct_rows(table), table)
+
+
+def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any]]:
+    """Return the tables of a set operation's SELECTs, with the first one's names and types in common."""
+    node, names = query.node, query.names.within(query.node)
     children = node.get("children") or [node["left"], node["right"]]
     tables: list[tuple[Query, Table[Any]]] = []
     kinds: list[str] = []
     place = 0
     for i, child in enumerate(children):
-        one = Query(f"SELECT {i + 1} of UNION ALL", child, names, query.columns)
+        one = Query(f"SELECT {i + 1} of {node['setop_type']}", child, names, query.columns)
         found = subqueries.table(one, _unit(one, place, unit) if tables else unit)
         if not isinstance(found, Table):
             raise query.refuse(
@@ -70,10 +79,23 @@ def union_all(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]:
             place = list(found.schema).index(found.unit)
             kinds = [column.type_name for column in found.schema.values()]
         tables.append((one, found))
-    table, *others = (_cast(found, kinds) for _, found in tables)
-    for found in others:
-        table = table.union(found)
-    return table
+    return [_cast(found, kinds) for _, found in tables]
+
+
+def _ordered(table: Table[Any], like: Table[Any]) -> Table[Any]:
+    """Return a table with the columns of another one, in its order."""
+    return chosen(table, tuple((name, name) for name in like.schema), like.unit)
+
+
+def _compared(first: Table[Any], second: Table[Any], kind: str) -> Table[Any]:
+    """Return the rows of INTERSECT or EXCEPT once each; NULL equals NULL there, as in GROUP BY."""
+    taken = {name.casefold() for name in first.schema}
+    mark, least, most = (fresh(name, taken) for name in ("part", "least", "most"))
+    both = first.with_columns(**{mark: "0"}).union(second.with_columns(**{mark: "1"}))
+    keys = [name for name in first.schema if name != first.unit]
+    marks = {least: f"min({quoted(mark)})", most: f"max({quoted(mark)})"}
+    wanted = f"{quoted(least)} = 0 AND {quoted(most)} = {int(kind == 'INTERSECT')}"
+    return _ordered(both.per_unit(*keys, **marks).filter(wanted), first)
 
 
 def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
@@ -399,10 +421,10 @@ class Subqueries:
         return found
 
     def _private(self, query: Query, unit: str) -> Table[Any]:
-        """Compile a subquery of private tables: one SELECT or a UNION ALL."""
+        """Compile a subquery of private tables: one SELECT, or UNION and the like."""
         if query.node["type"] == "SELECT_NODE":
             return Select(self, query, unit).table
-        return union_all(self, query, unit)
+        return set_operation(self, query, unit)
 
     @contextmanager
     def _deeper(self, query: Query) -> Iterator[None]:
