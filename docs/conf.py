@@ -1,14 +1,20 @@
 """The documentation site: `sphinx-build -W docs site`."""
 
+import os
 import re
 import sys
+from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
+from docutils import nodes
 from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
 
 import sfumato
+
+REPOSITORY = os.environ.get("SFUMATO_REPOSITORY")  # its address, for links to it and to its issues
 
 project = "sfumato"
 version = release = sfumato.__version__
@@ -59,6 +65,20 @@ def without_last_lines(app: Any, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
 
 
+def with_project(app: Any, page: str, source: list[str]) -> None:
+    """End the list of pages with the repository and its issues, if its address is known."""
+    if page == "index" and REPOSITORY:
+        links = f"Repository <{REPOSITORY}>\nIssues <{REPOSITORY}/issues>"
+        source[0] += f"\n```{{toctree}}\n:caption: Project\n:hidden:\n{links}\n```\n"
+
+
+def described(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Describe a page to search engines by its first paragraph."""
+    if first := doctree and next(doctree.findall(nodes.paragraph), None):
+        words = escape(shorten(first.astext(), 240, placeholder=" ..."))
+        context["metatags"] += f'<meta name="description" content="{words}" />\n'
+
+
 def breakable(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Let code in a line be broken behind its signs, before a browser breaks it anywhere."""
     if "body" in context:
@@ -76,4 +96,6 @@ def setup(app: Any) -> None:
     app.setup_extension("reference")
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("source-read", without_last_lines)
+    app.connect("source-read", with_project)
     app.connect("html-page-context", breakable)
+    app.connect("html-page-context", described)

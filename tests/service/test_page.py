@@ -90,7 +90,7 @@ def test_two_tabs_run_out_of_one_budget(browser, clinic):
     answered(one)
     other.click("#release")
     other.wait("!document.getElementById('error').hidden")
-    assert "more than is left" in text(other, "#error-text")
+    assert "exceeds what is left" in text(other, "#error-text")
     other.wait("/0.4 of 1 left/.test(document.getElementById('left').textContent)")
     assert "n, visits" in text(other, "#history") and other.evaluate("document.getElementById('answer').hidden")  # fmt: skip
     assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.6)
