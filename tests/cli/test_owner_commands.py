@@ -113,8 +113,8 @@ ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
     [
         (ONE[2:], "--epsilon is missing"),
         ((*ONE, "--epsilon", "many"), "epsilon is 'many'"),
-        ((*ONE[:2], BY_YEAR.format(LEFT)), "which needs a delta"),
-        ((*ONE[:2], PEOPLE.format("OPTIONS (noise = laplace)")), "noise is of a release"),
+        ((*ONE[:2], BY_YEAR.format(LEFT)), "--delta is 0, but private groups need more"),
+        ((*ONE[:2], PEOPLE.format("OPTIONS (noise = laplace)")), "noise is an option of a release"),
         ((*ONE, PEOPLE.format(LEFT).replace("DISTINCT id", "*").replace("visits", "others")), "asked of another table"),
         ((*ONE[:2], BY_YEAR.format(LEFT) + " ORDER BY n", "--delta", "1e-6", "--release"), "computes with what is released"),
         ((*ONE[:2], PEOPLE.format(LEFT).replace("COUNT(DISTINCT id)", "APPROX_TOP_COUNT(year, 2)"), "--delta", "1e-6"), "largest"),

@@ -80,17 +80,17 @@ REFUSED = [
     (text(f"{S}(x)"), "contribution_bounds_per_group => (lower, upper)"),
     (text(f"{S}(DISTINCT x, {GROUP})"), "DISTINCT"),
     (text(f"{S}(x, contribution_bounds_per_group => (3, 0))"), "not below"),
-    (text(f"{C}(DISTINCT x, contribution_bounds_per_group => (0, 3))"), "different values cannot be added up"),
-    (text(f"{C}(*, weight => x, max_weight => 3)"), "weights cannot be added up"),
-    (text(f"{C}(*, over => town)"), "over names one of the group keys, week"),
+    (text(f"{C}(DISTINCT x, contribution_bounds_per_group => (0, 3))"), "a number of distinct values cannot be accumulated over steps"),
+    (text(f"{C}(*, weight => x, max_weight => 3)"), "CUMULATIVE_COUNT: weights cannot be accumulated over steps"),
+    (text(f"{C}(*, over => town)"), "CUMULATIVE_COUNT: over is none of the group keys. Write one of week"),
     (text(f"{C}(*, over => week, over => week)"), "given twice"),
     (text("COUNT(*, over => week)"), "there is no argument over"),
     (text(f"{C}(*) OVER (ORDER BY week)"), "takes no OVER"),
     (text(f"{C}(*)", "p.week, p.town", TWO), "which of week, town is time?"),
     (text(f"{C}(*)", options=", max_rows_contributed = 4").replace("max_groups_contributed = 2, ", ""), "not max_rows_contributed"),
     (text(f"{C}(*)", "week", "visits"), "all time steps as public groups"),
-    (text(f"{C}(*)").replace("GROUP BY p.week", "GROUP BY ROLLUP (p.week)"), "do not go with ROLLUP"),
-    (text(f"{C}(*)").replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"), "does not go with WITH ANONYMIZATION"),
+    (text(f"{C}(*)").replace("GROUP BY p.week", "GROUP BY ROLLUP (p.week)"), "cumulative totals cannot be combined with ROLLUP, CUBE or GROUPING SETS"),
+    (text(f"{C}(*)").replace("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"), "CUMULATIVE_COUNT cannot be used in WITH ANONYMIZATION"),
 ]  # fmt: skip
 
 

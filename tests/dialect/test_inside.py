@@ -125,7 +125,9 @@ def test_a_unit_is_of_one_type_in_all_selects():
         "self": sf.scan(pa.table({"id": [1], "x": [1]}), privacy_unit="id"),
         "small": sf.scan(pa.table({"id": pa.array([1], pa.int32()), "x": [1]}), privacy_unit="id"),
     }
-    with pytest.raises(SqlError, match="the privacy unit id is BIGINT before, and INTEGER in this SELECT"):
+    with pytest.raises(
+        SqlError, match="the privacy unit id is BIGINT in the first SELECT and INTEGER in this"
+    ):
         known["self"].sql("SELECT id, x FROM self UNION ALL SELECT id, x FROM small", tables=known)
 
 
@@ -264,7 +266,7 @@ def test_what_is_declared_of_a_column_is_its_own_tables(text, bounds, domains):
     query = parse(
         HEAD.replace("privacy_unit_column = id, ", "") + text + group, sf.catalog({"tables": tables})
     )
-    with pytest.raises(SqlError, match="SUM without bounds"):  # of a union neither's are those of both
+    with pytest.raises(SqlError, match="SUM has no bounds"):  # of a union neither's are those of both
         one_of_two = (
             "SUM(x) AS s FROM (SELECT id, age AS x FROM visits UNION ALL SELECT id, tall AS x FROM visits) q"
         )

@@ -149,7 +149,7 @@ def test_joins_of_a_catalog_know_the_bounds_domains_and_limits_of_all_tables():
     assert (query.rows, query.groups, query.domains) == (2, 3, (("n", "s", "t"),))
     assert [(one.lower, one.upper) for _, one in query.aggregates[1:]] == [(18, 99), (0, 10)]
     assert sf.sql(text, catalog=catalog).to_arrow()["region"].to_pylist() == ["n", "s", "t"]
-    with pytest.raises(SqlError, match="begin with the private one"):
+    with pytest.raises(SqlError, match="Begin with the private"):
         parse(text.replace("FROM orders AS o JOIN", "FROM towns AS o LEFT JOIN"), catalog)
     with pytest.raises(SqlError, match="allows at most 2"):
         parse(text.replace("epsilon = 1", "epsilon = 1, max_rows_per_group = 4"), catalog)
@@ -200,7 +200,7 @@ def test_an_inner_join_can_begin_with_a_public_table(tables, declared):
     found = sf.sql(f"{begin}label, COUNT(*) AS n FROM {tables} GROUP BY label", **given).to_arrow()
     assert found.to_pylist() == [{"label": name, "n": 50} for name in "abc"]
     for wrong in ("q LEFT JOIN t USING (k)", "q AS a JOIN q AS b USING (k) JOIN t USING (k)"):
-        with pytest.raises(QueryError, match="begin with the private one"):
+        with pytest.raises(QueryError, match="Begin with the private"):
             sf.sql(f"{begin}COUNT(*) AS n FROM {wrong}", **given)
 
 

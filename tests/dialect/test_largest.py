@@ -120,7 +120,7 @@ def test_a_release():
 
 COUNT, SUM = "APPROX_TOP_COUNT", "APPROX_TOP_SUM"
 REFUSED = [
-    (f"{COUNT}(product)", "how many groups?"),
+    (f"{COUNT}(product)", "the number of groups is missing"),
     (f"{COUNT}(*, 3)", "write APPROX_TOP_COUNT(product, 10)"),
     (f"{COUNT}(product, 0)", "whole number of at least 1"),
     (f"{COUNT}(product, 1.5)", "whole number of at least 1"),
@@ -131,14 +131,17 @@ REFUSED = [
     (f"{COUNT}(product, 3, counts_share => 1)", "between 0 and 1"),
     (f"{COUNT}((product, product), 3)", "used twice"),
     (f"{COUNT}(id, 3)", "privacy unit"),
-    (f"{COUNT}(product, 3) AS Units", "a column units of its own"),
-    (f"{COUNT}(rank, 3)", "a column rank of its own"),
+    (f"{COUNT}(product, 3) AS Units", "a column units already"),
+    (f"{COUNT}(rank, 3)", "a column rank already"),
     (f"{COUNT}(product, 3) FILTER (WHERE price > 1)", "FILTER"),
     (f"{COUNT}(product, 3) OVER ()", "takes no OVER"),
-    (f"{COUNT}(product, 3), COUNT(*)", "stands alone in the SELECT list"),
-    (f"{SUM}(product, price, 3)", "without bounds"),
-    (f"{SUM}(product, price, 3, contribution_bounds_per_row => (0, 1))", "a unit adds to a group"),
-    (f"{SUM}(product, price, 3, contribution_bounds_per_group => (-1, 1))", "only add to a sum"),
+    (f"{COUNT}(product, 3), COUNT(*)", "must stand alone in the SELECT list"),
+    (f"{SUM}(product, price, 3)", "has no bounds"),
+    (
+        f"{SUM}(product, price, 3, contribution_bounds_per_row => (0, 1))",
+        "the contribution of a privacy unit to a group needs bounds",
+    ),
+    (f"{SUM}(product, price, 3, contribution_bounds_per_group => (-1, 1))", "must be at least 0"),
 ]
 
 
@@ -150,15 +153,15 @@ def test_wrong_calls_are_refused_in_words(call, says):
 
 
 BESIDE = [
-    ({"rest": "GROUP BY product"}, "leave GROUP BY out"),
+    ({"rest": "GROUP BY product"}, "Leave GROUP BY out"),
     ({"rest": "ORDER BY price"}, "These are: rank, product, units"),
-    ({"rest": "ORDER BY 4"}, "the SELECT list has 3 entries"),
+    ({"rest": "ORDER BY 4"}, "ORDER BY 4: the SELECT list has only 3 entries"),
     ({"rest": f"WHERE {COUNT}(product, 3) > 1"}, "in WHERE"),
-    ({"options": ""}, "needs a delta"),
+    ({"options": ""}, "Write OPTIONS (delta ="),
     ({"options": ", delta = 1e-6, max_rows_per_group = 3"}, "needs no limit"),
     ({"options": ", delta = 1e-6, noise = laplace"}, "leave noise out"),
     ({"options": ", delta = 1e-6, weights = 'units 2'"}, "leave weights out"),
-    (PUBLIC, "the group keys are the columns of the public table"),
+    (PUBLIC, "PUBLIC_GROUPS: the group keys must be the columns of the public table"),
 ]
 
 

@@ -99,7 +99,7 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
     ("second", "says"),
     [
         (dp("year, COUNT(*) AS n FROM @ GROUP BY year", "-1"), "epsilon must be greater than 0"),
-        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", delta="0"), "needs a delta"),
+        (dp("year, COUNT(*) AS n FROM @ GROUP BY year", delta="0"), "Write OPTIONS .delta ="),
         (dp("year, SUM(w, contribution_bounds_per_group => (0, 1)) AS n FROM @ GROUP BY year"), "'w'"),
         (dp("year, COUNT(*) AS n FROM @ GROUP BY year", source="others"), "others"),
         (dp("year, COUNT(*) AS m FROM @ GROUP BY year"), 'b.n|Table "b"'),

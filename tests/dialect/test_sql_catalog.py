@@ -116,7 +116,7 @@ def test_the_same_question(what):
 )
 def test_groups_of_anything_else_are_chosen(columns):
     keys = f"{columns}, COUNT(*) AS n"
-    with pytest.raises(SqlError, match="groups are chosen privately, which needs a delta"):
+    with pytest.raises(SqlError, match="group exists costs privacy. Write OPTIONS .delta"):
         asked(text(keys, rest="GROUP BY ALL"))
     assert asked(text(keys, rest="GROUP BY ALL", delta="1e-6")).private_groups
 
@@ -137,8 +137,12 @@ def test_notes_say_what_came_from_the_catalog():
 
 REFUSED = {
     "no bounds": (text("AVG(year)"), "or declare lower and upper of year in catalog: tables.visits", "AVG"),
-    "bounds of an expression": (text("AVG(age + 1)"), "AVG without bounds", "AVG"),
-    "another unit": (text("AVG(age)", "privacy_unit_column = age"), "is id in catalog: tables.visits", "age"),
+    "bounds of an expression": (text("AVG(age + 1)"), "AVG has no bounds", "AVG"),
+    "another unit": (
+        text("AVG(age)", "privacy_unit_column = age"),
+        "privacy_unit_column is declared as id in catalog: tables.visits",
+        "age",
+    ),
     "groups beyond": (
         text("COUNT(*)", "max_groups_contributed = 4"),
         "max_groups_contributed is 4, but catalog: tables.visits allows at most 3",
@@ -178,6 +182,6 @@ def test_what_is_declared_of_a_joined_table_is_not_taken_for_a_column_of_another
     join = "FROM o JOIN p ON o.id = p.id"
     given = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, max_rows_per_group = 1)"
     for column in ("o.age", "age"):
-        with pytest.raises(SqlError, match="without bounds"):
+        with pytest.raises(SqlError, match="no bounds of age are declared"):
             parse(f"{given} SUM({column}) AS s {join}", catalog)
     assert parse(f"{given} SUM(p.age) AS s {join}", catalog).aggregates[0][1].upper == 120

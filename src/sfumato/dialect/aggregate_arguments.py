@@ -40,7 +40,7 @@ from sfumato.query.aggregates.aggregate import counts
 from sfumato.query.option_names import Bounded
 from sfumato.query.schema import spelled
 
-_FOUND = "; or let OPTIONS (auto_bounds = true) choose them, for a part of epsilon"
+_FOUND = ", or OPTIONS (auto_bounds = true) to choose one with a part of epsilon"
 
 
 _MAX_BOUNDARIES = 1000
@@ -94,7 +94,9 @@ class Aggregates(StatementChecker):
         function, of = call.function, self._of_rows(call)
         over = call.named.get("over")
         if not self.keys:
-            raise self._refuse(call.name_place, f"{function} adds up over time steps: GROUP BY their column")
+            raise self._refuse(
+                call.name_place, f"{function} adds up over time steps. GROUP BY the column of time"
+            )
         named = list(self.keys)
         if over is None and len(named) > 1:
             message = f"{function}: which of {', '.join(named)} is time? Write over => {spelled(named[0])}"
@@ -102,14 +104,16 @@ class Aggregates(StatementChecker):
         if isinstance(over, Expression):
             named = [name for name in named if self.statement.means(over, self.keys[name], name)]
             if not named:
-                message = f"{function}: over names one of the group keys, {', '.join(self.keys)}"
+                message = f"{function}: over is none of the group keys. Write one of {', '.join(self.keys)}"
                 raise self._refuse(over.place, message)
         try:
             return ask.cumulative(of, over=named[0])
         except QueryError:
-            what = "a number of different values" if call.distinct else "a sum whose bounds are to be found"
+            what = "a number of distinct values" if call.distinct else "a sum with automatic bounds"
             what = what if call.weight is None else "weights"
-            message = f"{function}: {what} cannot be added up over steps; rows, privacy units and sums can"
+            message = (
+                f"{function}: {what} cannot be accumulated over steps. Use it for rows, privacy units or sums"
+            )
             raise self._refuse(call.name_place, message) from None
 
     def _of_rows(self, call: WrittenAggregate) -> Aggregate:
@@ -118,11 +122,13 @@ class Aggregates(StatementChecker):
         self._check_form(call)
         weights = self._weights(call)
         if call.bounds is not None and call.bounds.more and not call.others:
-            raise self._refuse(call.bounds.place, f"{function} is of one column: write (lower, upper)")
+            raise self._refuse(
+                call.bounds.place, f"{function} takes one column. Write its bounds as (lower, upper)"
+            )
         if counts(make):
             return self._count(call, weights)
         if call.distinct:
-            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form here")
+            raise self._refuse(call.name_place, f"{function}(DISTINCT ...) has no private form")
         if call.argument is None:
             raise self._refuse(call.name_place, f"{function}(*): name a column")
         if make is ask.proportion:
@@ -141,15 +147,18 @@ class Aggregates(StatementChecker):
         if takes(function, "ranks"):
             given.append(self._ranks(call))
         elif call.ranks:
-            raise self._refuse(call.ranks[0].place, f"{function} takes one expression, and bounds")
+            raise self._refuse(call.ranks[0].place, f"{function} takes one expression and its bounds")
         if takes(function, "error_bars"):
             options["error_bars"] = call.is_set("error_bars")
         if takes(function, "per"):
             options["per"] = per
         if function in ("VARIANCE", "STDDEV"):
-            self._note(f"{function} is that of the population: divided by the count, not the count less one.")
+            self._note(
+                f"{function} is the population variance or standard deviation: it divides by the count, "
+                "not by the count less one."
+            )
         if function == "ANON_AVG":
-            self._note("ANON_AVG clamps each row; ZetaSQL clamps the average of each privacy unit.")
+            self._note("ANON_AVG clamps each row, where ZetaSQL clamps the average of each privacy unit.")
         return FUNCTIONS[function](*given, **options)
 
     def _check_form(self, call: WrittenAggregate) -> None:
@@ -158,9 +167,9 @@ class Aggregates(StatementChecker):
         if function.startswith("ANON_") != self.anonymization:
             other = TWINS.get(function) or function.removeprefix("ANON_")
             other = other if other != function else f"ANON_{function}"
-            hint = f"write {other}" if other in FUNCTIONS else "ask in WITH DIFFERENTIAL_PRIVACY"
+            hint = f"Write {other}" if other in FUNCTIONS else "Use WITH DIFFERENTIAL_PRIVACY instead"
             raise self._refuse(
-                call.name_place, f"{function} does not go with WITH {self.statement.clause}; {hint}"
+                call.name_place, f"{function} cannot be used in WITH {self.statement.clause}. {hint}"
             )
         if call.bounds is not None and (call.bounds.kind == "clamped") != self.anonymization:
             form = (
@@ -168,41 +177,40 @@ class Aggregates(StatementChecker):
                 if self.anonymization
                 else "contribution_bounds_... => (...)"
             )
-            raise self._refuse(
-                call.bounds.place, f"with WITH {self.statement.clause}, bounds are written {form}"
-            )
+            raise self._refuse(call.bounds.place, f"in WITH {self.statement.clause}, write bounds as {form}")
         sample = [place for name, place in call.places.items() if name in STRATA]
         if sample and make is not ask.proportion:
-            raise self._refuse(sample[0], f"{function} has no strata: {FORM}")
+            raise self._refuse(sample[0], f"{function} needs strata: {FORM}")
         if "error_bars" in call.named and not takes(function, "error_bars"):
             raise self._refuse(
                 call.places["error_bars"],
-                f"{function} always has error bars; only quantiles do without, for less noise",
+                f"{function} always has error bars. Leave the argument out: only quantiles can do "
+                "without them",
             )
 
     def _count(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
         """Return the aggregate of a COUNT, COUNT(DISTINCT ...) or COUNTIF call."""
         bounds, make = call.bounds, FUNCTIONS[call.function]
         if call.ranks:
-            raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression, and bounds")
+            raise self._refuse(call.ranks[0].place, f"{call.function} takes one expression and its bounds")
         if weights and call.distinct:
             raise self._refuse(
-                call.name_place, f"{call.function}(DISTINCT ...) has no weights: leave them out"
+                call.name_place, f"{call.function}(DISTINCT ...) cannot be weighted. Leave the weights out"
             )
         if make is ask.count_distinct:
             return self._count_distinct(call)
         if call.distinct and make is not ask.count:
-            raise self._refuse(call.name_place, f"{call.function} has no DISTINCT: leave it out")
+            raise self._refuse(call.name_place, f"{call.function} has no DISTINCT. Leave it out")
         if call.distinct:
             column = None if call.argument is None else self.statement.column(call.argument)
             if column is None or column.casefold() != self.unit.casefold():
                 return self._count_distinct(call)
             if bounds is not None and [Fraction(bounds.lower.text), Fraction(bounds.upper.text)] != [0, 1]:
                 raise self._refuse(
-                    bounds.place, "a privacy unit counts once in each of its groups: leave the bounds out"
+                    bounds.place, "a privacy unit counts once in each of its groups. Leave the bounds out"
                 )
             if call.condition is not None:
-                message = "privacy units are counted without FILTER: write its condition in WHERE"
+                message = "COUNT of privacy units takes no FILTER. Write the condition in WHERE"
                 raise self._refuse(call.condition.place, message)
             return ask.count_units()
         if bounds is not None:
@@ -217,7 +225,7 @@ class Aggregates(StatementChecker):
         """Take the upper bound among a COUNT's arguments as the limit of rows per group."""
         if bounds.kind == "contribution_bounds_per_row":
             raise self._refuse(
-                bounds.place, "a row counts as one row; write contribution_bounds_per_group => (0, rows)"
+                bounds.place, "a row counts as one row. Write contribution_bounds_per_group => (0, rows)"
             )
         if Fraction(bounds.lower.text) != 0:
             raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
@@ -225,7 +233,8 @@ class Aggregates(StatementChecker):
         if self.rows is not None and self.rows[0] != rows:
             raise self._refuse(
                 bounds.upper.place,
-                f"another COUNT is bounded by {self.rows[0]}; one limit holds for all",
+                f"another COUNT has the bound {self.rows[0]}. All COUNTs of a query share one limit "
+                "of rows: give both the same bound",
             )
         declared = self.declared
         if declared is not None and declared.max_rows is not None and rows > declared.max_rows:
@@ -243,12 +252,12 @@ class Aggregates(StatementChecker):
         place = written.place
         if make is ask.proportion or not takes(call.function, "weight"):
             known = "COUNT, SUM, AVG, HISTOGRAM and VALUE_COUNTS"
-            raise self._refuse(place, f"{call.function} has no weights; {known} have")
+            raise self._refuse(place, f"{call.function} cannot be weighted. Only {known} can")
         if call.weight is None or most is None:
-            raise self._refuse(place, "weights are written weight => column, max_weight => 50")
+            raise self._refuse(place, "write weights as weight => column, max_weight => 50")
         if make is ask.sum and call.bounds and call.bounds.kind != "contribution_bounds_per_row":
             example = "SUM(x, contribution_bounds_per_row => (0, 9), weight => w, max_weight => 50)"
-            raise self._refuse(call.bounds.place, f"with weights a sum has bounds of each row: {example}")
+            raise self._refuse(call.bounds.place, f"a weighted sum has bounds for each row: {example}")
         if Fraction(most.text) <= 0:
             raise self._refuse(most.place, "the largest weight must be greater than 0")
         return {"weight": self._column(call.weight), "max_weight": most.text}
@@ -262,22 +271,29 @@ class Aggregates(StatementChecker):
             else ", contribution_bounds_per_group => (0, 3))"
         )
         if call.argument is None:
-            raise self._refuse(call.name_place, f"values of one column are counted: {form}")
+            raise self._refuse(call.name_place, f"COUNT(DISTINCT ...) takes one column: {form}")
         if fast and call.distinct:
-            raise self._refuse(call.name_place, f"{call.function} counts different values by itself: {form}")
+            raise self._refuse(
+                call.name_place, f"{call.function} counts distinct values without DISTINCT: {form}"
+            )
         if bounds is None:
             raise self._refuse(
                 call.name_place,
-                f"how many different values of one privacy unit may count in a group? Write {form}; "
-                f"COUNT(DISTINCT {spelled(self.unit)}) counts privacy units",
+                "a count of distinct values needs a limit on how many of them one privacy unit can "
+                f"contribute to a group. Write {form}, or COUNT(DISTINCT {spelled(self.unit)}) to "
+                "count privacy units",
             )
         if bounds.kind == "contribution_bounds_per_row":
-            raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
+            raise self._refuse(
+                bounds.place, f"the contribution of a privacy unit to a group needs bounds: {form}"
+            )
         if Fraction(bounds.lower.text) != 0:
             raise self._refuse(bounds.lower.place, "the lower bound of a count must be 0")
         values = positive(self.statement.text, bounds.upper, "the upper bound of a count")
         if values > ask.MAX_VALUES:
-            raise self._refuse(bounds.upper.place, f"at most {ask.MAX_VALUES:,} values of a unit can count")
+            raise self._refuse(
+                bounds.upper.place, f"at most {ask.MAX_VALUES:,} values of a privacy unit can count"
+            )
         column = self._first(call)
         return ask.count_distinct(column, values=values, method="shares" if fast else "matching")
 
@@ -306,12 +322,12 @@ class Aggregates(StatementChecker):
         if not ranks or call.listed != listing:
             second = "[0.25, 0.5, 0.75]" if listing else "4" if boundaries else "0.5"
             place = ranks[0].place if ranks else call.name_place
-            raise self._refuse(place, f"the second argument of {function} is written {second}")
+            raise self._refuse(place, f"write the second argument of {function} as {second}")
         if boundaries:
             number = positive(self.statement.text, ranks[0], f"the number of quantiles of {function}")
             if number > _MAX_BOUNDARIES:
                 raise self._refuse(
-                    ranks[0].place, f"at most {_MAX_BOUNDARIES} quantiles can be asked at once"
+                    ranks[0].place, f"at most {_MAX_BOUNDARIES} quantiles can be computed at once"
                 )
             return [i / number for i in range(number + 1)]
         seen: set[float] = set()
@@ -321,7 +337,7 @@ class Aggregates(StatementChecker):
                     rank.place, "a rank must be a number in [0, 1], such as 0.5 for the median"
                 )
             if float(rank.text) in seen:
-                raise self._refuse(rank.place, "this rank is asked twice")
+                raise self._refuse(rank.place, "this rank is listed twice")
             seen.add(float(rank.text))
         return [float(rank.text) for rank in ranks] if listing else float(ranks[0].text)
 
@@ -330,19 +346,19 @@ class Aggregates(StatementChecker):
         edges = call.function == "HISTOGRAM"
         form, what = (_BINS, "edges") if edges else (_VALUES, "values")
         if call.bounds is not None:
-            raise self._refuse(call.bounds.place, f"bins have no bounds but their {what}: {form}")
+            raise self._refuse(call.bounds.place, f"bins take no bounds except their {what}: {form}")
         if not call.listed:
             raise self._refuse(call.ranks[0].place if call.ranks else call.name_place, form)
-        return self._edges(call) if edges else self._values(call.ranks, "this value is counted twice")
+        return self._edges(call) if edges else self._values(call.ranks, "this value is listed twice")
 
     def _edges(self, call: WrittenAggregate) -> list[str]:
         """Return the bin edges among the arguments of HISTOGRAM, which must increase."""
         edges = call.ranks
         for one, other in pairwise(edges):
             if not float(one.text) < float(other.text) < math.inf or float(one.text) == -math.inf:
-                raise self._refuse(other.place, "each edge is a number above the one before")
+                raise self._refuse(other.place, "each edge must be a number greater than the one before")
         if not 2 <= len(edges) <= ask.MAX_BINS + 1:
-            raise self._refuse(call.name_place, f"there are from 1 to {ask.MAX_BINS:,} bins: {_BINS}")
+            raise self._refuse(call.name_place, f"write from 1 to {ask.MAX_BINS:,} bins: {_BINS}")
         return [edge.text for edge in edges]
 
     def _values(self, listed: Sequence[Literal], twice: str) -> list[Any]:
@@ -351,12 +367,13 @@ class Aggregates(StatementChecker):
         for literal in listed:
             if literal.kind != listed[0].kind:
                 raise self._refuse(
-                    literal.place, f"this is none of the {_CALLED[listed[0].kind]} that stand before it"
+                    literal.place,
+                    f"this is not one of {_CALLED[listed[0].kind]}, which the values before it are",
                 )
             value = _python_value(literal)
             if value is None:
                 raise self._refuse(
-                    literal.place, f"values are {', '.join(_CALLED.values())}; this is none, or out of range"
+                    literal.place, f"values must be {', '.join(_CALLED.values())}, within their range"
                 )
             if value in found:
                 raise self._refuse(literal.place, twice)
@@ -366,9 +383,9 @@ class Aggregates(StatementChecker):
     def _length(self, call: WrittenAggregate) -> int:
         """Return the length argument of an aggregate of vectors, after a check that a bound is given."""
         write = f"write {call.function}(x, length => 128, bound => 1)"
-        form = f"{write}, for vectors of 128 entries and a norm up to 1"
+        form = f"{write}, for vectors of 128 entries with a norm of at most 1"
         if call.bounds is not None:
-            raise self._refuse(call.bounds.place, f"a vector has one bound, that of its norm: {form}")
+            raise self._refuse(call.bounds.place, f"a vector has one bound, on its norm: {form}")
         if call.ranks:
             raise self._refuse(call.ranks[0].place, form)
         given = call.named
@@ -377,27 +394,29 @@ class Aggregates(StatementChecker):
                 raise self._refuse(call.name_place, f"{name} is missing; {form}")
         length: Literal = given["length"]
         if Fraction(length.text).denominator != 1:
-            raise self._refuse(length.place, "the length of vectors is a whole number")
+            raise self._refuse(length.place, "the length of vectors must be a whole number")
         return int(Fraction(length.text))
 
     def _proportion(self, call: WrittenAggregate, argument: Expression) -> Aggregate:
         """Return the proportion in a stratified sample, from the arguments of STRATIFIED_PROPORTION."""
         if call.bounds is not None or call.ranks:
             place = call.bounds.place if call.bounds else call.ranks[0].place
-            raise self._refuse(place, f"an answer is yes or no, and has no bounds: {FORM}")
+            raise self._refuse(place, f"an answer is yes or no and takes no bounds: {FORM}")
         given, answer = call.named, self._column(argument)
         missing = [name for name in STRATA if name not in given and name != "confidence"]
         if missing:
             raise self._refuse(call.name_place, f"{' and '.join(missing)} missing: {FORM}")
         first = given["strata"][0].place
-        strata = self._values(given["strata"], "strata: each is there once")
+        strata = self._values(given["strata"], "strata names one stratum twice")
         sizes = []
         for name in ("asked", "population"):
             entries = given[name]
             if len(entries) != len(strata):
                 place = Place(entries[0].place.start, entries[-1].place.stop)
                 raise self._refuse(
-                    place, f"{name} has {len(entries)} sizes, strata has {len(strata)} entries"
+                    place,
+                    f"{name} has {len(entries)} sizes, but strata has {len(strata)} entries. "
+                    "Give one size for each stratum",
                 )
             whole = [positive(self.statement.text, entry, f"a size in {name}") for entry in entries]
             sizes.append(dict(zip(strata, whole, strict=True)))
@@ -423,11 +442,11 @@ class Aggregates(StatementChecker):
         columns = [self._first(call), *map(self._column, arguments[1:])]
         for i, column in enumerate(columns):
             if column.casefold() in {before.casefold() for before in columns[:i]}:
-                other = "name another column" if make is ask.linear_regression else "write VAR_POP"
-                raise self._refuse(arguments[i].place, f"{function} of a column with itself: {other}")
+                other = "Name another column" if make is ask.linear_regression else "Write VAR_POP"
+                raise self._refuse(arguments[i].place, f"{function} needs two different columns. {other}")
         if bounds is not None:
             if bounds.kind != "contribution_bounds_per_row" or len(bounds.pairs) != len(columns):
-                raise self._refuse(bounds.place, f"each row of each column is bounded: write {form}")
+                raise self._refuse(bounds.place, f"each column needs bounds for its rows. Write {form}")
             return _of_columns(make, columns, dict(zip(columns, self._pairs(bounds), strict=True)))
         known = {}
         for argument, column in zip(arguments, columns, strict=True):
@@ -437,8 +456,7 @@ class Aggregates(StatementChecker):
                 raise self._refuse(
                     call.name_place,
                     self._meant(function, own)
-                    + f"{function} without bounds: no amount of noise is enough, and bounds are never read "
-                    f"from the data. Write {form} with ranges that are known beforehand"
+                    + f"{form} with ranges known beforehand, not read from the data"
                     + self._declaring(argument, own),
                 )
             self._note(bounds_note(self.declared, own, found))
@@ -467,30 +485,27 @@ class Aggregates(StatementChecker):
             raise self._refuse(
                 call.name_place,
                 self._meant(function, column)
-                + f"{function} without bounds: no amount of noise is enough, and bounds are never read "
-                f"from the data. Write {function}(x{more}{form}) with a range that is known beforehand"
+                + f"{function}(x{more}{form}) with a range known beforehand, not read from the data"
                 + self._declaring(call.argument, column)
                 + (_FOUND if automatic else ""),
             )
         if bounds.kind == per_unit and not summed:
-            average = " (BigQuery averages the averages of the units; here all rows are averaged)"
+            average = " (BigQuery averages the averages of the units; this averages all rows)"
             raise self._refuse(
                 bounds.place,
-                f"{function} bounds each row: write contribution_bounds_per_row => (lower, upper)"
+                f"{function} bounds each row. Write contribution_bounds_per_row => (lower, upper)"
                 + (average if function == "AVG" else ""),
             )
         low, high = self._pairs(bounds)[0]
         return low, high, "row" if bounds.kind == "contribution_bounds_per_row" else "unit"
 
     def _meant(self, function: str, column: str | None) -> str:
-        """Suggest a column with declared bounds whose name is close to an argument's."""
+        """Say that bounds are missing, or suggest a column with declared bounds and a similar name."""
         name = None if column is None else self.statement.bare(column)
         meant = None if name is None or self.declared is None else self.declared.nearest(name)
-        return (
-            ""
-            if meant is None
-            else f"no bounds of {name} are declared; did you mean {function}({meant})? Else "
-        )
+        if meant is None:
+            return f"{function} has no bounds, so no amount of noise is enough. Write "
+        return f"no bounds of {name} are declared; did you mean {function}({meant})? Otherwise write "
 
     def _declaring(self, argument: Expression | None, column: str | None) -> str:
         """Suggest declaring the missing bounds of an argument in the catalog."""
@@ -504,7 +519,7 @@ class Aggregates(StatementChecker):
             of = [(alias, source) for alias, source in of if (alias or "").casefold() == whose]
         sources = [source for _, source in of]
         if len(sources) == 1 and not isinstance(sources[0], str):
-            return f"; {name} is of a SELECT inside, of which no bounds are declared"
+            return f"; no bounds can be declared for {name}, a column of a subquery"
         if not all(isinstance(source, str) for source in sources):
             return ""
         where = ", ".join(map(str, sources))

@@ -81,9 +81,7 @@ def read_calls(words: Cursor, span: range) -> list[CallForm]:
     while i < span.stop:
         word = words.tokens[i].word
         if is_call(words, i) and word in (*CUMULATIVE, *LARGEST) and is_window(words, i):
-            raise words.refuse(
-                f"{word} takes no OVER: it is about all rows or steps by itself", words.tokens[i]
-            )
+            raise words.refuse(f"{word} takes no OVER. Leave it out", words.tokens[i])
         if is_call(words, i) and word in PRIVATE and not is_window(words, i):
             found.append(_with_place(words, _call(words, i)))
             i = found[-1].span.stop - 1
@@ -158,7 +156,7 @@ def _condition(words: Cursor, function: str, behind: int) -> range | None:
     if tokens[opening + 1].word != "WHERE" or not found:
         raise words.refuse(f"write {function}(...) FILTER (WHERE condition)", tokens[opening])
     if function in (*LARGEST, "STRATIFIED_PROPORTION"):
-        raise words.refuse(f"{function} takes no FILTER: write its condition in WHERE", tokens[behind])
+        raise words.refuse(f"{function} takes no FILTER. Write its condition in WHERE", tokens[behind])
     return found
 
 
@@ -198,7 +196,7 @@ def _rank_of_place(words: Cursor, call: WrittenAggregate, place: range) -> Liter
     written, pieces = words.tokens[place.start + 3], int(call.ranks[0].text)
     if not written.text.isdigit() or not 0 <= int(written.text) - first <= pieces or not pieces:
         raise words.refuse(
-            f"{call.function} has {pieces + 1} places here: write {opening.word}({first}) to "
+            f"{call.function} has {pieces + 1} values. Write {opening.word}({first}) to "
             f"{opening.word}({pieces + first})",
             written,
         )
@@ -214,7 +212,7 @@ def _without_within(words: Cursor, call: WrittenAggregate, at: int) -> str:
     if ordered and words.tokens[ordered.stop - 1].word == "ASC":
         column = column.rsplit(" ", 1)[0]
     written = f"PERCENTILE_CONT({column}, {rank}, {BOUNDS[1]} => (lower, upper))"
-    return f"there is no WITHIN GROUP here: write {written}"
+    return f"WITHIN GROUP is not supported. Write {written}"
 
 
 def _end_of_argument(words: Cursor, stop: int) -> int:
@@ -234,7 +232,7 @@ def _end_of_argument(words: Cursor, stop: int) -> int:
 def _rank(words: Cursor, function: str) -> Literal:
     """Parse the number behind an aggregate's argument, such as the rank of PERCENTILE_CONT."""
     if function == "VALUE_COUNTS":
-        raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values that are counted")
+        raise words.refuse("write VALUE_COUNTS(x, ['a', 'b']), with the values to count")
     if words.after.word == "=":
         raise words.refuse(f"write => instead of = after {words.token.text}", words.after)
     return words.number(f"{function}'s second argument")
@@ -269,7 +267,7 @@ def _value(words: Cursor) -> Literal:
         words.at += 1
         return words.literal("date")
     if token.kind != "number" and token.word not in ("-", "+"):
-        raise words.refuse("a value is written 'text', 3, TRUE, FALSE or DATE '2020-12-31' here")
+        raise words.refuse("write a value as 'text', 3, TRUE, FALSE or DATE '2020-12-31'")
     return words.number("a value")
 
 
@@ -329,7 +327,7 @@ def _others(words: Cursor, function: str) -> tuple[Expression, ...]:
     """Parse the further columns of an aggregate call of several columns."""
     form = f"write {function}(y, x, {BOUNDS[1]} => ((lower, upper), (lower, upper))), with two columns"
     if function in LARGEST:
-        form = f"write {function}(x, y, 10, {BOUNDS[0]} => (lower, upper)), with the column that is added up"
+        form = f"write {function}(x, y, 10, {BOUNDS[0]} => (lower, upper)), where y is the column to add up"
     if not words.take(","):
         raise words.refuse(form)
     found = [_column(words, form)]

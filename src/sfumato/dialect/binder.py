@@ -34,8 +34,8 @@ from sfumato.query.query import checked_weights
 
 ADDED = ("count", "count_star", "sum", "anon_count", "anon_sum")
 NOTE = (
-    "SUM(...) OVER (ORDER BY ...) adds up groups that are released by themselves, and their noise too. "
-    "Cumulative totals of public steps with less noise are CUMULATIVE_COUNT(*) and CUMULATIVE_SUM(x, ...)."
+    "SUM(...) OVER (ORDER BY ...) adds up released groups, and their noise too. CUMULATIVE_COUNT(*) "
+    "and CUMULATIVE_SUM(x, ...) give cumulative totals of public steps with less noise."
 )
 
 
@@ -96,7 +96,7 @@ def parse(
     ('max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.',)
     """
     if not isinstance(text, str):
-        raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
+        raise QueryError(f"sql: the query is {shown(text)}, but must be SQL text")
     if catalog is not None:
         public = [name for name, table in catalog.tables.items() if table.public]
         private = [name for name, table in catalog.tables.items() if not table.public]
@@ -122,8 +122,8 @@ def parse(
 
 
 _LARGEST = (
-    "ORDER BY and LIMIT sort what is released of all groups, each with noise for all that a unit is in. "
-    "Where the largest alone are wanted, APPROX_TOP_COUNT(x, 10) draws these; a unit may be in any number."
+    "ORDER BY and LIMIT sort all released groups, so every group has noise. If you only need the "
+    "largest groups, APPROX_TOP_COUNT(x, 10) selects them with less noise."
 )
 
 
@@ -200,7 +200,8 @@ class _Binder(StatementChecker):
             aggregates = dict(self.largest.by())
         elif not aggregates:
             raise self._refuse(
-                statement.items[0].place, "nothing is asked of the groups; add an aggregate such as COUNT(*)"
+                statement.items[0].place,
+                "the query computes nothing about the groups. Add an aggregate such as COUNT(*)",
             )
         self._check_names(keys, named)
         domains = self.groups.domains(keys)
@@ -210,16 +211,17 @@ class _Binder(StatementChecker):
         if sets is not None and private:
             raise self._refuse(
                 statement.group_by[0].place if statement.group_by else statement.clause_place,
-                "totals need all groups: give the domains of the keys in a catalog, or with "
-                f"group_selection_strategy = PUBLIC_GROUPS a public table that has them: {form(list(keys))}",
+                "totals need public groups. Declare the domains of the keys in a catalog, or set "
+                "group_selection_strategy = PUBLIC_GROUPS and join a public table: "
+                f"{form(list(keys))}",
             )
         if keys and private and not Fraction(options.delta or 0):
             write = "Write OPTIONS (delta = 1e-6, ...)" if self.advised is None else "Give --delta 1e-6"
             raise self._refuse(
                 statement.clause_place,
-                "groups are chosen privately, which needs a delta: showing that a group exists costs "
-                f"privacy. {write}, well below one over the number of units; or, where everybody knows which "
-                "there are, group_selection_strategy = PUBLIC_GROUPS and a public table of them: "
+                "delta is 0, but private groups need more, since showing that a group exists costs "
+                f"privacy. {write}, well below one over the number of units, or set "
+                "group_selection_strategy = PUBLIC_GROUPS and join a public table: "
                 f"{form(list(keys))}",
             )
         groups = rows = largest = None
@@ -233,12 +235,12 @@ class _Binder(StatementChecker):
             if not aggregates:
                 self.notes.append(COUNTS_UNITS)
         if options.delta is None:
-            self.notes.append("delta was not given: 0 is taken.")
+            self.notes.append("delta was not given, so it is 0.")
         if largest is None and keys and private and self._cuts_by_size:
             self.notes.append(_LARGEST)
         if options.selecting is not None and not keys and self.public is None:
             raise self._refuse(
-                options.selecting, "without GROUP BY no group is selected; leave this option out"
+                options.selecting, "without GROUP BY no group is selected. Leave this option out"
             )
         return SqlQuery(
             tables=statement.tables,
@@ -275,13 +277,16 @@ class _Binder(StatementChecker):
         if private:
             raise self._refuse(
                 place,
-                "cumulative totals need all time steps as public groups: give the domain of the key in a "
-                "catalog, or a public table, group_selection_strategy = PUBLIC_GROUPS",
+                "cumulative totals need all time steps as public groups. Declare the domain of the "
+                "key in a catalog, or join a public table with group_selection_strategy = "
+                "PUBLIC_GROUPS",
             )
         if totals:
-            raise self._refuse(place, "cumulative totals do not go with ROLLUP, CUBE or GROUPING SETS")
+            raise self._refuse(
+                place, "cumulative totals cannot be combined with ROLLUP, CUBE or GROUPING SETS"
+            )
         if options.total_rows is not None:
-            message = "beside cumulative totals write max_groups_contributed and max_rows_per_group, not "
+            message = "with cumulative totals write max_groups_contributed and max_rows_per_group, not "
             raise self._refuse(place, f"{message}max_rows_contributed")
 
     @property
@@ -338,7 +343,7 @@ class _Binder(StatementChecker):
             self.notes.append(limit_note(self.declared, "max_groups_contributed", groups))
         elif groups is None:
             self.notes.append(
-                "max_groups_contributed was not given: a privacy unit counts in at most 1 group "
+                "max_groups_contributed was not given, so a privacy unit counts in at most 1 group "
                 "(BigQuery's default)."
             )
         return groups or 1
@@ -350,16 +355,16 @@ class _Binder(StatementChecker):
             if of_count is not None:
                 raise self._refuse(
                     of_count[1],
-                    f"a COUNT is bounded by {of_count[0]} in each group, but max_rows_contributed = {total} "
-                    "limits a unit's rows over all groups together; keep one of the two",
+                    f"a COUNT is bounded by {of_count[0]} in each group, but max_rows_contributed = "
+                    f"{total} limits a unit's rows over all groups. Keep one of the two",
                 )
             return None
         if of_count is not None:
             if rows is not None and rows != of_count[0]:
                 raise self._refuse(
                     of_count[1],
-                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}; "
-                    "one limit of rows holds for the whole question",
+                    f"a COUNT is bounded by {of_count[0]}, but max_rows_per_group is {rows}. Give "
+                    "both the same limit, or keep one",
                 )
             rows = of_count[0]
         needed = any(a.needs_rows for a in asked)
@@ -370,7 +375,7 @@ class _Binder(StatementChecker):
             self.notes.append(limit_note(self.declared, "max_rows_per_group", rows))
         if rows is None and needed:
             self.notes.append(
-                "max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group."
+                "max_rows_per_group was not given, so at most 1 row of a privacy unit counts in a group."
             )
             rows = 1
         return rows

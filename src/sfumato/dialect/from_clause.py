@@ -103,7 +103,7 @@ def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
     """Yield the tables that FROM clauses at any depth of a query read, without its own WITH tables."""
     for one, scope in in_scope(node):
         if "RECURSIVE" in str(one.get("type")):
-            raise names.written.refuse(None, "WITH RECURSIVE: write it without")
+            raise names.written.refuse(None, "WITH RECURSIVE is not supported. Leave RECURSIVE out")
         if one.get("type") == "BASE_TABLE" and "class" not in one:
             path = one["qualified_name"]["path"]
             if len(path) > 1 or not scope[path[0].casefold()] > 0:
@@ -162,8 +162,9 @@ class Joined:
         mine = [self._has(reference, own, before) for reference in pair]
         if mine[0] == mine[1]:
             raise QueryError(
-                f"ON compares {pair[0].column} with {pair[1].column}: one must be of "
-                f"{str(self.source)!r}, and one of a table before it; write whose each is, as o.town = t.town"
+                f"ON compares {pair[0].column} with {pair[1].column}, but must compare a column "
+                f"of {str(self.source)!r} with one of a table before it. Write the table's name "
+                "before each column, as in o.town = t.town"
             )
         return pair if mine[0] else (pair[1], pair[0])
 
@@ -173,7 +174,9 @@ class Joined:
             return reference.table.casefold() == (self.alias or "").casefold()
         inside = reference.column.casefold() in own
         if inside and before(reference.column):
-            raise QueryError(f"ON: the column {reference.column!r} is in several tables; write whose it is")
+            raise QueryError(
+                f"ON: several tables have a column {reference.column!r}. Write the table's name before it"
+            )
         return inside
 
 
@@ -224,7 +227,7 @@ class From:
             return reference.column
         if reference.table.casefold() not in self.aliases:
             raise QueryError(
-                f"ON names {reference.table}.{reference.column}, but no table is {reference.table}"
+                f"ON names {reference.table}.{reference.column}, but there is no table {reference.table}"
             )
         return qualified(self.aliases[reference.table.casefold()], reference.column)
 
@@ -249,10 +252,10 @@ def read_from(node: Node, names: CommonTables) -> From:
         how = kind if node["ref_type"] == "REGULAR" else node["ref_type"]
         if how not in _KINDS:
             raise NotJoined(
-                refusals("joins").get(how, "tables are joined with JOIN or LEFT JOIN, and ON or USING, here")
+                refusals("joins").get(how, "only JOIN and LEFT JOIN, with ON or USING, are supported")
             )
         if len(joins) == _MAX_JOINS:
-            raise NotJoined(f"at most {_MAX_JOINS} tables are joined")
+            raise NotJoined(f"at most {_MAX_JOINS} tables can be joined")
         source, alias = _named(node["right"], names)
         joins.append(
             Joined(
@@ -263,7 +266,7 @@ def read_from(node: Node, names: CommonTables) -> From:
     found = From(*_named(node, names), tuple(reversed(joins)))
     aliases = [name.casefold() for name in (found.alias, *(one.alias for one in joins)) if name]
     if len(set(aliases)) < len(aliases):
-        raise NotJoined("two tables have one name; give each its own: FROM orders AS o JOIN orders AS p")
+        raise NotJoined("two tables have the same name. Give each its own: FROM orders AS o JOIN orders AS p")
     return found
 
 
@@ -280,10 +283,12 @@ def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
     if found is not None:
         query = replace(found, columns=columns) if columns else found
         if columns and found.columns:
-            raise NotJoined(f"{path[0]} has names for its columns in WITH; give it no others here")
+            raise NotJoined(f"{path[0]} has names for its columns in WITH. Leave the names out here")
         return query, alias or path[0]
     if columns:
-        raise NotJoined("names of columns behind a table's name: write (SELECT a AS x, ... FROM table) AS t")
+        raise NotJoined(
+            "column names after a table's name are not supported. Write (SELECT a AS x, ... FROM table) AS t"
+        )
     source = ".".join(path)
     *_, last = source.rsplit(".", 1)
     is_file = "/" in source or last.lower() in _FILES
@@ -301,8 +306,8 @@ def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
         sides = [part.get(side, part)["class"] for side in ("left", "right")]
         if part["type"] != "COMPARE_EQUAL" or sides != ["COLUMN_REF"] * 2:
             raise NotJoined(
-                "ON has columns that are equal, with AND between: ON o.town = t.town; for JOIN another "
-                "condition is the same in WHERE"
+                "ON must be equal columns combined with AND, such as ON o.town = t.town. In a JOIN, "
+                "write other conditions in WHERE"
             )
         yield _reference(part["left"]), _reference(part["right"])
 
@@ -311,7 +316,7 @@ def _reference(node: Node) -> Reference:
     """Return the column that a node of a join condition names."""
     *table, column = node["column_names"]
     if len(table) > 1:
-        raise NotJoined("ON names a column by table.column, and no part of one")
+        raise NotJoined("ON must name a column as table.column, not a field of one")
     return Reference(table[0] if table else None, column)
 
 
@@ -347,8 +352,8 @@ def open_from(
     table = open_table(source.source, unit)
     if not isinstance(table, Table):
         raise QueryError(
-            f"FROM begins with {str(source.source)!r}, a public table; begin with the private one, and JOIN "
-            "this"
+            f"FROM begins with a public table, {str(source.source)!r}. Begin with the private "
+            "table, and JOIN the public one"
         )
     names, equal = {*named, *source.compared}, dict[str, str]()
     for one in source.joined:
@@ -390,7 +395,8 @@ def _beside(
     merged = {table.unit.casefold(), *(name.casefold() for name in one.using)}
     if both := sorted(own & known & set(plain) - merged):
         raise QueryError(
-            f"the column {both[0]!r} is in several tables; write whose it is: {one.alias or 'name'}.{both[0]}"
+            f"several tables have a column {both[0]}. Write the table's name before it: "
+            f"{one.alias or 'name'}.{both[0]}"
         )
     pairs = [(_found(name, table, "FROM"), _found(name, other, str(one.source))) for name in one.using]
     for pair in one.on:

@@ -17,8 +17,8 @@ from sfumato.errors import QueryError, nearest
 from sfumato.query.group_totals import MAX_SETS, GroupingSets
 
 _EACH_UNIT = (
-    "a group for each privacy unit is not private; group by what many of them share. One row for each is "
-    "made inside: FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)"
+    "a group for each privacy unit is not private. Group by a column that many units share; to "
+    "compute one row per unit first, write FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)"
 )
 
 
@@ -69,7 +69,7 @@ class Groups(StatementChecker):
             if self.public is not None:
                 name = self.public.key(statement, item)
             if name.casefold() == self.options.privacy_unit_column.casefold():
-                raise self._refuse(item.alias_place, f"{name} is the privacy unit; give the key another name")
+                raise self._refuse(item.alias_place, f"{name} is the privacy unit. Give the key another name")
             if column is None or name.casefold() != column.casefold():
                 derived.append((name, statement.spell(item.value)))
             else:
@@ -119,11 +119,15 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
+<<<<<<< Updated upstream
                     "this is not a group key: GROUP BY takes columns and expressions of one row; leave it "
                     "out, and every group gets its aggregates",
+=======
+                    "an aggregate cannot be a group key. Leave it out: every group gets its aggregates",
+>>>>>>> Stashed changes
                 )
             if id(item) in found:
-                raise self._refuse(expression.place, "this group key is named twice")
+                raise self._refuse(expression.place, "this group key is listed twice")
             found[id(item)] = item
         return list(found.values())
 
@@ -147,7 +151,7 @@ class Groups(StatementChecker):
         if written.isdigit():
             if not 1 <= int(written) <= len(items):
                 raise self._refuse(
-                    expression.place, f"GROUP BY {written}: the SELECT list has {len(items)} entries"
+                    expression.place, f"GROUP BY {written}: the SELECT list has only {len(items)} entries"
                 )
             return items[int(written) - 1]
         column = statement.column(expression)
@@ -184,8 +188,7 @@ class Groups(StatementChecker):
         if near := nearest(written, unselected):
             return f"{written} is not a group key; GROUP BY names {near}: write one of the two in both places"
         return (
-            f"{written} is neither a group key nor a private aggregate; add it to GROUP BY, or ask for an "
-            "aggregate of it"
+            f"{written} is neither a group key nor a private aggregate. Add it to GROUP BY, or aggregate it"
         )
 
 
@@ -212,7 +215,7 @@ def spans_of_keys(words: Cursor, parts: list[range], split: Callable[[range], li
     """
     read = [_part(words, part, split, 0) for part in parts]
     if prod(part.sets for part in read) > MAX_SETS:
-        raise words.refuse(f"more than {MAX_SETS} sets of keys", words.tokens[parts[0].start])
+        raise words.refuse(f"at most {MAX_SETS} sets of keys are supported", words.tokens[parts[0].start])
     first: dict[tuple[str, ...], range] = {}
     for span in (key for part in read for key in part.keys):
         written = tuple(t.word or t.text.casefold() for t in words.tokens[span.start : span.stop])
@@ -236,7 +239,10 @@ def sets_of(tree: Node) -> tuple[tuple[int, ...], ...]:
 def _part(words: Cursor, part: range, split: Callable[[range], list[range]], depth: int) -> _Part:
     """Parse a part of GROUP BY: a group key, ROLLUP, CUBE or GROUPING SETS."""
     if depth > _MAX_DEPTH:
-        raise words.refuse("this is nested too deeply", words.tokens[part.start])
+        raise words.refuse(
+            "this is nested too deeply. Write the sets of keys in one GROUPING SETS (...)",
+            words.tokens[part.start],
+        )
     if not is_grouping(words, part):
         return _Part([part], 1)
     name = words.tokens[part.start].word
@@ -244,7 +250,8 @@ def _part(words: Cursor, part: range, split: Callable[[range], list[range]], dep
     if words.tokens[opening].word != "(" or words.closing[opening] != part.stop - 1:
         what = "GROUPING SETS" if name == "GROUPING" else name
         raise words.refuse(
-            f"{what}: write {what} (region, town), and nothing behind it", words.tokens[opening]
+            f"{what} stands alone in GROUP BY: write {what} (region, town) and nothing after it",
+            words.tokens[opening],
         )
     inner = [_member(words, one, split, depth, name) for one in split(range(opening + 1, part.stop - 1))]
     keys = [key for one in inner for key in one.keys]
@@ -261,5 +268,5 @@ def _member(words: Cursor, one: range, split: Callable[[range], list[range]], de
     if bracketed:
         return _Part(split(range(one.start + 1, one.stop - 1)), 1)
     if name != "GROUPING" and is_grouping(words, one):
-        raise words.refuse(f"inside {name} there are keys alone", words.tokens[one.start])
+        raise words.refuse(f"{name} can contain only keys", words.tokens[one.start])
     return _part(words, one, split, depth + 1)

@@ -29,7 +29,7 @@ FORM = (
 )
 SHARED = {"error_bars": TRUTH, "weight": COLUMN, "max_weight": NUMBER}
 GROUPINGS = ("GROUPING", "GROUPING_ID")  # functions that say which total a row is
-NO_FORM = "there is no private form of it here"
+NO_FORM = "it has no private form"
 
 
 @cache
@@ -48,7 +48,7 @@ def slips() -> Mapping[str, str]:
     return _sections()["slips"]
 
 
-NO_NUMBER = "must be written as a number here, such as 3, -0.5 or 1e-6: without quotes, arithmetic or NULL"
+NO_NUMBER = "must be a number, such as 3, -0.5 or 1e-6, without quotes, arithmetic or NULL"
 # After these an expression goes on: what follows is no end of it.
 _OPERATORS = (
     "AND OR NOT IS IN LIKE ILIKE SIMILAR GLOB TO ESCAPE COLLATE BETWEEN CASE WHEN THEN ELSE DISTINCT FROM"

@@ -29,9 +29,9 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
     """Parse WITH DIFFERENTIAL_PRIVACY OPTIONS (...): the clause's name and place, and its options."""
     if not words.take("WITH"):
         raise words.refuse(
-            "the privacy clause is missing: write SELECT WITH DIFFERENTIAL_PRIVACY "
-            "OPTIONS (epsilon = ..., delta = ..., privacy_unit_column = ...) before the columns, "
-            "the last only without a catalog"
+            "the privacy clause is missing. Write SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon "
+            "= ..., delta = ..., privacy_unit_column = ...) before the columns; with a catalog, "
+            "leave privacy_unit_column out"
         )
     clause, place = words.token.word, words.token.place
     if clause not in CLAUSES:
@@ -47,7 +47,7 @@ def read_clause(words: Cursor) -> tuple[str, Place, tuple[tuple[Literal, Literal
     while not words.take(")"):
         if options and not words.take(","):
             computed = words.token.word in _COMPUTING
-            also = "; values cannot be computed, so write the number itself" if computed else ""
+            also = ". Write the number itself, as an option cannot be computed" if computed else ""
             raise words.refuse(f"a comma or ) is missing between options{also}")
         if not re.fullmatch(r"\w+", words.token.text):
             raise words.refuse(_FORM.format("epsilon"))
@@ -65,14 +65,14 @@ def _value(words: Cursor) -> Literal:
     if token.kind == "number" or token.word in ("-", "+", "."):
         return words.number("an option")
     if token.kind == "end" or token.word in (",", ")", "]", "}"):
-        raise words.refuse("an option's value is missing")
+        raise words.refuse("the value of this option is missing")
     if token.word in ("[", "("):
         return _list(words)
     value = words.literal(token.kind if token.kind in ("text", "name") else "word")
     while words.take("."):
         value = words.literal("name")
     if not value.text and value.kind != "text":  # whose meaning is the option's
-        raise words.refuse("an option's value is missing")
+        raise words.refuse("the value of this option is missing")
     return Literal(value.text, value.kind, Place(token.start, words.before.stop))
 
 
@@ -141,8 +141,8 @@ _of_release = (
 TYPES_FORM = "'id BIGINT, amount DOUBLE, day DATE', each column once"
 _WEIGHTS_FORM = "'mean_age 4, \"the total\" 2', each output once"
 _TIMEZONE_FORM = (
-    "is the name of a time zone in quotes, such as 'Europe/Berlin'; expressions and group keys read times in "
-    "it"
+    "must be the name of a time zone in quotes, such as 'Europe/Berlin', in which expressions and "
+    "group keys read times"
 )
 _MAX_PARTS = 50
 _refused = section("options")
@@ -153,10 +153,10 @@ _RANGES: dict[str, tuple[Callable[[Fraction], bool], str]] = {
     "epsilon": (lambda x: x > 0, "must be greater than 0"),
     "delta": (lambda x: 0 <= x < 1, "must be at least 0 and below 1"),
     "confidence": (lambda x: 0 < float(x) < 1, "must be between 0 and 1, such as 0.95"),
-    "diagnostics": (lambda x: 0 < x < 1, "is a share of epsilon between 0 and 1, such as 0.05"),
+    "diagnostics": (lambda x: 0 < x < 1, "must be a share of epsilon between 0 and 1, such as 0.05"),
     "auto_share": (
         lambda x: Fraction(1, 1000) <= x <= Fraction(9, 10),
-        "is a part of epsilon from 0.001 to 0.9, such as 0.3",
+        "must be a part of epsilon from 0.001 to 0.9, such as 0.3",
     ),
 }
 
@@ -276,7 +276,7 @@ def read_options(
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
-        encoding=given.text_of("encoding", "is a text in single quotes: encoding = 'latin-1'"),
+        encoding=given.text_of("encoding", "must be a text in single quotes, such as encoding = 'latin-1'"),
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=float(given.share("confidence") or 0.95),
@@ -350,14 +350,15 @@ class _OptionReader:
         key = _canonical.get(name.text, name.text)
         if self.advised is not None and key in _of_release and value.text.upper() != STRATEGY:
             raise self._refuse(
-                name.place, f"{name.text} is of a release, and advice chooses what is best; leave it out"
+                name.place,
+                f"{name.text} is an option of a release, and advise chooses what is best. Leave it out",
             )
         if self.declared is not None and key in ("types", "multiline", "encoding", "unit_timezone"):
-            raise self._refuse(name.place, f"{key} is what {self.declared.where} says; leave it out")
+            raise self._refuse(name.place, f"{key} is declared in {self.declared.where}. Leave it out")
         if key in self.pairs:
             other = self.pairs[key][0].text
             also = "" if name.text == other else f" ({name.text} is the same as {other})"
-            raise self._refuse(name.place, f"{name.text} is given twice{also}; keep one")
+            raise self._refuse(name.place, f"{name.text} is given twice{also}. Keep one")
         self.pairs[key] = (name, value)
 
     def place(self, key: str) -> Place | None:
@@ -374,10 +375,11 @@ class _OptionReader:
         if declared is not None and text.casefold() != (declared.privacy_unit or "").casefold():
             raise self._refuse(
                 value.place,
-                f"privacy_unit_column is {declared.privacy_unit} in {declared.where}; leave it out",
+                f"privacy_unit_column is declared as {declared.privacy_unit} in {declared.where}. "
+                "Leave it out",
             )
         if value.kind == "number" or not text.strip():
-            raise self._refuse(value.place, "privacy_unit_column names the column that says whose row it is")
+            raise self._refuse(value.place, "privacy_unit_column must be the name of a column")
         return text if declared is None else declared.privacy_unit or ""
 
     def unit_parts(self) -> tuple[str, ...]:
@@ -390,7 +392,7 @@ class _OptionReader:
     def _parts(self, value: Literal) -> tuple[str, ...]:
         """Return the entries of the privacy_unit_column option, without qualifying table names."""
         if len(value.parts) > _MAX_PARTS:
-            raise self._refuse(value.place, f"a privacy unit has at most {_MAX_PARTS} parts")
+            raise self._refuse(value.place, f"a privacy unit can have at most {_MAX_PARTS} parts")
         aliases = {(self.tables.alias or "").casefold(), *self.tables.aliases} - {""}
         found = []
         for tokens in value.parts:
@@ -422,8 +424,8 @@ class _OptionReader:
         if value.kind != "text" or not self.unit_parts():
             raise self._refuse(
                 name.place,
-                "unit_timezone is the name of a time zone, such as 'Europe/Berlin', in which expressions of "
-                "a privacy_unit_column of several parts read times: [id, date_trunc('week', ts)]",
+                "unit_timezone must be the name of a time zone, such as 'Europe/Berlin', in which "
+                "expressions in privacy_unit_column, such as [id, date_trunc('week', ts)], read times",
             )
         return value.text
 
@@ -450,15 +452,15 @@ class _OptionReader:
         if wanted and "max_rows_contributed" in self.pairs:
             raise self._refuse(
                 self.pairs["auto_limits"][0].place,
-                "auto_limits finds max_groups_contributed and max_rows_per_group, which are not set beside "
-                "max_rows_contributed; keep one of the two",
+                "auto_limits chooses max_groups_contributed and max_rows_per_group, which "
+                "max_rows_contributed replaces. Keep one of the two",
             )
         return wanted
 
     def _number(self, key: str) -> Literal:
         name, value = self.pairs[key]
         if value.kind != "number":
-            raise self._refuse(value.place, f"{name.text} must be a number, written without quotes")
+            raise self._refuse(value.place, f"{name.text} must be a number without quotes")
         return value
 
     def whole(self, key: str, most: int | None = None) -> int | None:
@@ -468,7 +470,9 @@ class _OptionReader:
         name, value = self.pairs[key]
         if value.text.upper() == "NULL":
             raise self._refuse(
-                value.place, f"{name.text} = NULL: no amount of noise is enough without a limit"
+                value.place,
+                f"{name.text} is NULL, but no amount of noise is enough without a limit. Write a "
+                "whole number",
             )
         number = positive(self.text, value, name.text)
         if self.declared is not None and most is not None and number > most:
@@ -483,8 +487,8 @@ class _OptionReader:
                 name = self.pairs[other][0]
                 raise self._refuse(
                     name.place,
-                    f"{key} limits a unit's rows over all groups together, in the place of {name.text}; keep "
-                    "one of the two",
+                    f"{key} limits a unit's rows over all groups, so it replaces {name.text}. "
+                    "Keep one of the two",
                 )
         # A unit's rows may all be in one group, or each in another.
         return self.whole(key, min((limit for limit in limits if limit is not None), default=None))
@@ -495,7 +499,7 @@ class _OptionReader:
         most = None if self.declared is None else self.declared.max_joined_rows
         number = self.whole(key, most)
         if number is not None and number > MAX_UNIT_ROWS:
-            expected = f"{key} is at most {MAX_UNIT_ROWS:,}, as one unit may make so many rows"
+            expected = f"{key} must be at most {MAX_UNIT_ROWS:,}, the most rows that one unit can make"
             raise self._refuse(self.pairs[key][1].place, expected)
         return most if number is None else number
 
@@ -519,13 +523,16 @@ class _OptionReader:
         if value.text.upper() == STRATEGY:
             least = self.place("min_privacy_units_per_group")
             if least is not None:
-                raise self._refuse(least, f"with {STRATEGY} all groups are shown; leave this option out")
+                raise self._refuse(least, f"with {STRATEGY} all groups are shown. Leave this option out")
             return None
         if value.text.upper() != "LAPLACE_THRESHOLD":
             raise self._refuse(
                 value.place,
-                f"group_selection_strategy must be LAPLACE_THRESHOLD or {STRATEGY}; or write group_selection "
-                "= " + " | ".join(SELECTION_CHOICES),
+                (
+                    f"group_selection_strategy must be LAPLACE_THRESHOLD or {STRATEGY}. For another "
+                    "rule write group_selection = "
+                )
+                + " | ".join(SELECTION_CHOICES),
             )
         return "laplace"
 

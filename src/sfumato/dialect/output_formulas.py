@@ -12,16 +12,16 @@ from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Combination, 
 _MAX_DIGITS = 30
 ONE = WeightedSum((), Fraction(1))
 ONLY = (
-    "sums and differences, with numbers that multiply or divide, and one such sum over another, such as "
+    "sums and differences of outputs, multiplied or divided by numbers, and ratios of two such sums, as in "
     "100 * SUM(...) / COUNT(*)"
 )
 _PRODUCT = (
-    "a product of two outputs has no error bar of both together; name those of each, DP_INTERVAL_LOW(a) and "
-    "DP_INTERVAL_LOW(b), with OPTIONS (confidence = 0.975) for 95% of both, and multiply the ends"
+    "a product of two outputs has no joint error bar. Write DP_INTERVAL_LOW(a) and "
+    "DP_INTERVAL_LOW(b) with OPTIONS (confidence = 0.975), and multiply the ends for 95% of both"
 )
 _DENOMINATORS = (
-    "ratios over different outputs have no error bar of both together; name those of each, with OPTIONS "
-    "(confidence = 0.975) for 95% of both, and add up the ends"
+    "ratios with different denominators have no joint error bar. Name the bars of each with OPTIONS "
+    "(confidence = 0.975), and add up the ends for 95% of both"
 )
 
 
@@ -94,7 +94,7 @@ class Formula:
         tops, bottoms = ([*one.terms] for one in (self.top, self.bottom))
         numbers = [self.top.constant, self.bottom.constant, *(weight for _, weight in (*tops, *bottoms))]
         if any(n and not 1 / LARGEST_MAGNITUDE <= abs(n) <= LARGEST_MAGNITUDE for n in numbers):
-            raise NotFormula("its numbers come to more than 1e100, or to less than 1e-100")
+            raise NotFormula("its numbers exceed 1e100 or are below 1e-100")
         plain = not self.top.constant and self.bottom.constant == (not bottoms)
         weights = [weight for _, weight in tops]
         if plain and not bottoms and weights == [1]:
@@ -176,5 +176,7 @@ class FormulaParser:
 def _number(text: str) -> Fraction:
     """Return a number in a formula of outputs exactly."""
     if not text.replace(".", "", 1).isdigit() or len(text) > _MAX_DIGITS:
-        raise NotFormula(f"a number in it is written with at most {_MAX_DIGITS} digits, such as 100 or 0.5")
+        raise NotFormula(
+            f"a number in it has too many digits. Write at most {_MAX_DIGITS}, such as 100 or 0.5"
+        )
     return Fraction(text)

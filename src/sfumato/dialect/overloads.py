@@ -103,7 +103,7 @@ class Functions:
                 which = f"{name}{one.signature} of DuckDB {duckdb.__version__}"
                 if one.is_consistent or one.stability is None:
                     return f"{which} is new, and not known to be safe on every row"
-                return f"{which} may change between calls: it is {one.stability}"
+                return f"{which} can change between calls (it is {one.stability})"
         return ""
 
 

@@ -26,7 +26,7 @@ from sfumato.errors import SqlError, nearest
 from sfumato.query.schema import quoted
 
 _AROUND = "in the private SELECT, where its name is given"
-_NO_SELECT = "a text is one SELECT, with private SELECTs in it: other statements have no place here"
+_NO_SELECT = "only a SELECT with private SELECTs in it can be run"
 
 
 _EXPRESSIONS = (
@@ -37,16 +37,14 @@ _NODES = (
     "SELECT_NODE SET_OPERATION_NODE BASE_TABLE SUBQUERY JOIN EMPTY EXPRESSION_LIST DISTINCT_MODIFIER "
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
 )
-_WITHIN = (
-    "outside the private SELECT there are released tables, by the names that they have in WITH name AS "
-    "(SELECT WITH ...) SELECT ..., and public ones"
-)
+_WITHIN = "outside the private SELECT only public tables and names of WITH can be read"
 _HIDDEN = (
-    "{0} is a name of WITH where this private SELECT reads {0}, and hides the table, as SQL has it; give "
-    "that name of WITH another one"
+    "{0} is a name of WITH, which hides the table {0} that this private SELECT reads. Give that name "
+    "of WITH another name"
 )
 _DECLARED = (
-    "Those are declared: public = true in a catalog, tables={...: sf.public(...)}, or --public NAME=PATH"
+    "Declare a public table with public = true in a catalog, tables={...: sf.public(...)} or "
+    "--public NAME=PATH"
 )
 _VALUES = (
     "current_catalog current_date current_role current_schema current_time current_timestamp current_user "
@@ -102,21 +100,19 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
     """Return why post-processing may not have this node; "" if it may."""
     kind, named = node.get("class"), node.get("type")
     if node.get("sample"):
-        return (
-            "TABLESAMPLE and USING SAMPLE have no place here: what they take does not follow from the numbers"
-        )
+        return "TABLESAMPLE and USING SAMPLE are not supported, as a sample is random. Write WHERE or LIMIT"
     if kind is None and (not isinstance(named, str) or named.endswith("_TYPE_INFO")):
         return ""
     if (kind is None and named not in _KNOWN_NODES) or (kind is not None and kind not in _KNOWN_EXPRESSIONS):
         return refusals("around").get(
-            str(kind or named), f"{kind or named} has no place outside the private SELECT"
+            str(kind or named), f"{kind or named} cannot be used outside the private SELECT"
         )
     if kind in ("FUNCTION", "WINDOW"):
         name = node["function_name"].lower()
         if node.get("schema") or node.get("catalog") or name not in functions().around:
             return (
-                f"{node['function_name']} is not known outside the private SELECT: only functions are whose "
-                "results follow from the noisy numbers alone"
+                f"{node['function_name']} cannot be used outside the private SELECT. Only functions "
+                "whose results depend on the noisy numbers alone can"
             )
     if kind == "COLUMN_REF" and len(node["column_names"]) == 1:
         (name,) = node["column_names"]
@@ -133,7 +129,7 @@ def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, No
     name = ".".join(path)
     folded = name.casefold()
     if node.get("at_clause"):
-        return f"{name}: AT has no place here"
+        return f"{name}: AT is not supported"
     if len(path) == 1 and name in known.released:
         hidden = [one for one in known.released[name] if scope[one.casefold()] > 0]
         return _HIDDEN.format(hidden[0]) if hidden else ""
@@ -145,7 +141,7 @@ def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, No
     public = known.public.get(folded, ())
     if len(path) == 1 and (name in public or (len(public) == 1 and (name + public[0]).isascii())):
         if len(public) > 1:
-            return f"{name}: two public tables have names that differ by case alone; rename one"
+            return f"{name}: two public tables have names that differ only in case. Rename one"
         read[public[0]] = None
         return ""
     if name in known.public.get(folded, ()):
@@ -217,12 +213,12 @@ class PostProcessing:
         try:
             found = statements(self.sql)
         except NotSql as error:
-            why = _NO_SELECT if "Only SELECT" in error.why else f"this is not understood: {error.why}"
+            why = _NO_SELECT if "Only SELECT" in error.why else f"this cannot be parsed: {error.why}"
             raise self.refuse(error.at, why) from None
         except RecursionError:
             raise self.refuse(-1, "it is nested too deeply") from None
         if len(found) != 1:
-            raise self.refuse(-1, "several statements: ask one at a time")
+            raise self.refuse(-1, "there are several statements. Run one at a time")
         tables = {table.name: names for table, names in zip(self.released, reads, strict=True)}
         read = check_allowed(found[0], tables, columns, public, private, self.refuse)
         return replace(self, public=tuple(read))
@@ -407,7 +403,7 @@ class _EnclosingQuery:
         asked = tokens[at]
         name = asked.text.casefold()
         if asked.kind not in ("word", "name") or name not in self.outputs:
-            united = "" if self.shown else "; beside UNION, name error bars in each private SELECT"
+            united = "" if self.shown else ". With UNION, name error bars in each private SELECT"
             raise self._refuse(asked, no_output(token, asked, self.outputs) + united)
         if tokens[at + 1].word != ")":
             raise self._refuse(token, NO_INTERVAL.format(token.word, _AROUND))

@@ -19,8 +19,8 @@ _SET_WORDS = (*SET_OPERATORS, "ALL", "DISTINCT", "BY", "NAME")
 _CUTS = ("LIMIT", "OFFSET", "FETCH")
 _MAX_SELECTS = 50
 _ALONE = (
-    "a private SELECT stands alone, in brackets of its own, or beside UNION: ... FROM (SELECT WITH ...), "
-    "or WITH t AS (SELECT WITH ...) SELECT ... FROM t"
+    "a private SELECT must be in FROM, in WITH or beside UNION. Write ... FROM (SELECT WITH ...), or "
+    "WITH t AS (SELECT WITH ...) SELECT ... FROM t"
 )
 
 
@@ -78,9 +78,7 @@ class PlainSelect:
             found = statements("".join(self._pieces) + " ;")
         except NotSql as error:
             if error.why.startswith("Only SELECT"):  # which it says of PIVOT too
-                raise NotUnderstood(
-                    "only a SELECT is known here; in the place of PIVOT write CASE", None
-                ) from None
+                raise NotUnderstood("only SELECT is supported. In place of PIVOT write CASE", None) from None
             if error.at < 0:
                 raise NotUnderstood(error.why, None) from None
             at, near = bisect_left(self._starts, error.at), bisect_left(self._starts, error.at - _NEAR)
@@ -91,9 +89,9 @@ class PlainSelect:
         except duckdb.Error:
             raise NotUnderstood("it is too large", None) from None
         if not found:
-            raise NotUnderstood("there is no statement: write a SELECT", None)
+            raise NotUnderstood("there is no statement. Write a SELECT", None)
         if len(found) > 1:
-            raise NotUnderstood("several statements: ask one at a time", None)
+            raise NotUnderstood("there are several statements. Run one at a time", None)
         return found[0]
 
     def place(self, byte: int) -> Place:
@@ -148,7 +146,7 @@ def private_parts(words: Cursor) -> list[Part]:
     if not found:
         if tokens[0].word == "WITH":
             raise words.refuse(
-                "there is no private SELECT: write WITH t AS (SELECT WITH DIFFERENTIAL_PRIVACY "
+                "there is no private SELECT. Write WITH t AS (SELECT WITH DIFFERENTIAL_PRIVACY "
                 "OPTIONS (...) ...) SELECT ... FROM t",
                 tokens[0],
             )
@@ -159,8 +157,8 @@ def private_parts(words: Cursor) -> list[Part]:
     for start in found:
         if parts and start < parts[-1].stop:
             raise words.refuse(
-                "a private SELECT inside another one, which reads rows of privacy units, and no released "
-                "table; compute with it around: SELECT ... FROM (SELECT WITH ...)",
+                "a private SELECT cannot stand inside another one. Compute with its result outside: "
+                "SELECT ... FROM (SELECT WITH ...)",
                 tokens[start],
             )
         parts.append(_part(words, start))
@@ -294,7 +292,7 @@ def _check_names(words: Cursor, clause: list[_Table]) -> None:
     seen: set[str] = set()
     for one in clause:
         if one.name.text.casefold() in seen:
-            message = f"two tables of WITH are called {one.name.text} (names are equal whatever their case)"
+            message = f"two tables of WITH have the name {one.name.text} (case does not matter)"
             raise refusal(words.text, one.name.place, f"{message}; rename one")
         seen.add(one.name.text.casefold())
 

@@ -94,8 +94,8 @@ class PublicGroups:
                 raise refusal(
                     statement.text,
                     token.place,
-                    f"{STRATEGY}: all groups of the public table are shown; write a condition on them in the "
-                    "SELECT DISTINCT",
+                    f"{STRATEGY}: all groups of the public table are shown. Write the condition "
+                    "inside the SELECT DISTINCT",
                 )
         return replace(statement, public=(self.alias.casefold(), stands_for))
 
@@ -115,9 +115,9 @@ class PublicGroups:
         raise refusal(
             statement.text,
             item.place,
-            f"with {STRATEGY} the group keys are the columns of the public table, as they are: write "
-            f"{example}; for groups of an expression, compute it in the SELECT DISTINCT and in ON's private "
-            "table, or choose groups privately",
+            f"{STRATEGY}: the group keys must be the columns of the public table. Write "
+            f"{example}; for groups of an expression, compute it in the SELECT DISTINCT and in the "
+            "private table of ON",
         )
 
     def ordered(self, keys: Mapping[str, Item]) -> PublicGroups:
@@ -130,7 +130,7 @@ class PublicGroups:
         missing = [column for column in self.columns if column not in order]
         if missing:
             listed = ", ".join(f"{self.alias}.{c}" if self.alias else c for c in missing[:5])
-            message = f"GROUP BY lacks {listed}: with {STRATEGY} it has all columns of the public table"
+            message = f"GROUP BY lacks {listed}. {STRATEGY} needs all columns of the public table"
             raise refusal(self.text, self.place, message)
         return replace(self, columns=tuple(order))
 
@@ -181,15 +181,15 @@ class _JoinParser:
         if first.word == "(" and tokens[span.start + 1].word == "SELECT":
             return self._left(span)
         if not joins:
-            raise self._refuse(f"{STRATEGY}: write the public table that has the groups, {_FORM}. Where a "
-                               "catalog declares the domains of the keys, leave this option out")  # fmt: skip
+            message = f"{STRATEGY}: the public table of the groups is missing. Write {_FORM}, or leave this "
+            raise self._refuse(message + "option out if a catalog declares the domains of the keys")
         at = joins[-1]
         start = at - 1 - (tokens[at - 1].word == "OUTER")
         if tokens[start].word != "RIGHT":
             named = tokens[start].word in ("INNER", "FULL", "LEFT")
             raise self._refuse(
-                f"{STRATEGY}: the public table is joined with RIGHT OUTER JOIN, so that all its groups are "
-                "shown, and rows of others are not",
+                f"{STRATEGY}: join the public table with RIGHT OUTER JOIN, which shows all its "
+                "groups and no others",
                 tokens[start if named else at],
             )
         alias, condition = self._alias(self.words.closing[at + 1] + 1)
@@ -203,14 +203,14 @@ class _JoinParser:
         alias, at = self._alias(subquery.stop + 1)
         behind = at + 1 + (tokens[at + 1].word == "OUTER")
         if tokens[at].word != "LEFT" or tokens[behind].word != "JOIN":
-            raise self._refuse(f"{STRATEGY}: write LEFT OUTER JOIN behind the public table", tokens[at])
+            raise self._refuse(f"{STRATEGY}: write LEFT OUTER JOIN after the public table", tokens[at])
         ends = [
             i for i in self.words.outer(range(behind + 1, span.stop)) if tokens[i].word in ("ON", "USING")
         ]
         if len(ends) != 1:
             raise self._refuse(
-                f"{STRATEGY}: one private table is joined here; join others before, and write RIGHT OUTER "
-                "JOIN (SELECT DISTINCT ...) behind them",
+                f"{STRATEGY}: only one private table can be joined here. Join others before it, and "
+                "write RIGHT OUTER JOIN (SELECT DISTINCT ...) last",
                 tokens[behind],
             )
         private, condition = range(behind + 1, ends[0]), range(ends[0], span.stop)
@@ -233,28 +233,30 @@ class _JoinParser:
         tokens = self.words.tokens
         first, second = tokens[subquery.start], tokens[min(subquery.start + 1, subquery.stop)]
         if first.word != "SELECT" or second.word != "DISTINCT" or tokens[subquery.start + 2].word == "ON":
-            raise self._refuse(f"{STRATEGY}: the public table is read with SELECT DISTINCT: {_FORM}", first)
+            raise self._refuse(f"{STRATEGY}: read the public table with SELECT DISTINCT: {_FORM}", first)
         try:
             (tree,) = statements(pieces.text)
         except NotSql as error:
             place = place_of(pieces.places(), max(error.at, 0))
-            raise refusal(self.words.text, place, f"this is not understood: {error.why}") from None
+            raise refusal(self.words.text, place, f"this cannot be parsed: {error.why}") from None
         except (RecursionError, ValueError):
-            raise self._refuse(f"{STRATEGY}: this is no SELECT DISTINCT of one level", first) from None
+            raise self._refuse(f"{STRATEGY}: this is not one SELECT DISTINCT", first) from None
         if tree["type"] != "SELECT_NODE":
             raise self._refuse(
-                f"{STRATEGY}: write one SELECT DISTINCT, and what is united inside of it: SELECT DISTINCT "
+                f"{STRATEGY}: write one SELECT DISTINCT with the union inside it: SELECT DISTINCT "
                 "item FROM (... UNION ALL ...)",
                 first,
             )
         hidden = [str(one) for _, one in tables_of(tree, self.names) if not isinstance(one, str)]
         if hidden:
             raise self._refuse(
-                f"{STRATEGY}: {hidden[0]} is a name of WITH; write its SELECT here, in brackets", first
+                f"{STRATEGY}: {hidden[0]} is a name of WITH. Write its SELECT here, in brackets", first
             )
         columns = [self._name(node, first) for node in tree["select_list"]]
         if len({column.casefold() for column in columns}) < len(columns):
-            raise self._refuse(f"{STRATEGY}: two columns of the public table have one name", first)
+            raise self._refuse(
+                f"{STRATEGY}: two columns of the public table have the same name. Rename one", first
+            )
         return columns
 
     def _name(self, node: Node, first: Token) -> str:
@@ -277,9 +279,9 @@ class _JoinParser:
             (tree,) = statements(f"SELECT 1 FROM a JOIN b {written}")
             read = read_from(tree["from_table"], self.names)
             if len(read.joined) != 1 or tree["sample"]:
-                raise NotJoined("the public table of the groups comes last in FROM")
+                raise NotJoined("the public table of the groups must be last in FROM")
         except NotSql:
-            raise self._refuse(f"this is not understood in {opens.word}", opens) from None
+            raise self._refuse(f"this cannot be parsed in {opens.word}", opens) from None
         except (NotJoined, RecursionError, ValueError) as error:
             raise self._refuse(f"{STRATEGY}: {error}", opens) from None
         pairs = list(self._compared(read, alias, opens))
@@ -287,7 +289,9 @@ class _JoinParser:
         named = [theirs.casefold() for _, theirs in pairs]
         if sorted(named) != sorted(by_name):
             listed = ", ".join(columns)
-            raise self._refuse(f"{STRATEGY}: {opens.word} compares each of {listed} with one column", opens)
+            raise self._refuse(
+                f"{STRATEGY}: {opens.word} must compare each of {listed} with one column", opens
+            )
         return opens.word == "USING", [(ours, by_name[theirs.casefold()]) for ours, theirs in pairs]
 
     def _compared(self, read: From, alias: str, opens: Token) -> Iterator[tuple[Reference, str]]:
@@ -300,8 +304,8 @@ class _JoinParser:
             rest = [one for one in pair if one not in mine]
             if len(mine) != 1 or rest[0].table is None:
                 raise self._refuse(
-                    f"{STRATEGY}: ON compares a column of a private table with one of the public table, each "
-                    "by its table's name: visits.item = p.item",
+                    f"{STRATEGY}: ON must compare a column of a private table with one of the "
+                    "public table, both with the names of their tables: visits.item = p.item",
                     opens,
                 )
             yield rest[0], mine[0].column

@@ -156,7 +156,7 @@ def _wholes(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
     yield starts[0], len(tokens)
 
 
-NO_INTERVAL = "write {}(name), with the name of an aggregate, or what is computed of some: {}"
+NO_INTERVAL = "write {}(name), with the name of an aggregate or of a formula of aggregates: {}"
 Named = dict[str, tuple[Item, Aggregate]]
 _BY, _CUTS, _DIGITS = ("ASC", "DESC", "NULLS"), ("LIMIT", "OFFSET", "FETCH"), 8
 
@@ -357,7 +357,7 @@ class Writer(StatementChecker):
                 at = int(term[0].text) if len(term[0].text) < _DIGITS else 0
                 if at not in positions:
                     many = max(positions)
-                    message = f"ORDER BY {term[0].text}: the SELECT list has {many} entries"
+                    message = f"ORDER BY {term[0].text}: the SELECT list has only {many} entries"
                     raise self._refuse(term[0].place, message)
                 whole.add(quoted(positions[at]), term[0].place)
                 term = term[1:]
@@ -413,7 +413,7 @@ class Writer(StatementChecker):
             shown = f"{call.function}(...) AS x, and compute with {self.named[name][1].outputs('x')[0]}"
             if call.function in ("QUANTILES", "APPROX_QUANTILES", "ANON_QUANTILES"):
                 shown = "PERCENTILE_CONT(x, 0.5, contribution_bounds_per_row => (lower, upper))"
-            message = f"{call.function} gives {len(outputs)} columns, and no number to compute with; write "
+            message = f"{call.function} gives {len(outputs)} columns, so it cannot be computed with. Write "
             raise self._refuse(written.place, message + shown)
         return outputs[0]
 
@@ -497,7 +497,7 @@ class Writer(StatementChecker):
         try:
             at, found = FormulaParser(tokens, output, self._computed).sum(start)
             if found.number is not None or (name and at < len(tokens)):
-                raise NotFormula("a number has no error bar; name an output")
+                raise NotFormula("a number has no error bar. Name an output")
             asked = found.aggregate()
         except NotFormula as error:
             raise self._refuse(interval.place, f"{interval.word}: {error}") from None
@@ -545,4 +545,4 @@ def no_output(interval: Token, name: Token, outputs: Mapping[str, str]) -> str:
     near = nearest(name.text.casefold(), outputs)
     listed = ", ".join(outputs.values()) or "none here"
     known = f"did you mean {outputs[near]}?" if near else f"they are: {listed}"
-    return f"{interval.text} takes the name of an output that is an aggregate as it is released; {known}"
+    return f"{interval.text} takes the name of an aggregate in the SELECT list; {known}"

@@ -22,8 +22,11 @@ from sfumato.dialect.sql_tokens import Cursor, Place, refusal, with_slip
 from sfumato.dialect.syntax_tree import Node, aggregates, descendants
 from sfumato.errors import SqlError, nearest
 
-_WINDOW = "a window function: not private here"
-_INSTEAD = "; join its table on the privacy unit in FROM, for NOT EXISTS with LEFT JOIN ... WHERE x IS NULL"
+_WINDOW = (
+    "window functions are not private here. Compute with the released table: SELECT ... FROM (SELECT "
+    "WITH ...)"
+)
+_INSTEAD = ". Join its table on the privacy unit in FROM; for NOT EXISTS write LEFT JOIN ... WHERE x IS NULL"
 
 _OF_ROWS = ("EXISTS", "ANY", "ALL", "SOME")
 
@@ -43,7 +46,7 @@ def check_words(words: Cursor, span: range, where: str) -> None:
         if i < inner:
             continue
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
-            raise words.refuse(f"a subquery in {where}: not private here{_INSTEAD}", words.tokens[i])
+            raise words.refuse(f"a subquery in {where} is not private{_INSTEAD}", words.tokens[i])
         if word == "OVER" and before != ".":
             raise words.refuse(_WINDOW, words.tokens[i])
         if (word in PRIVATE or word in refusals("aggregates")) and is_call(words, i):
@@ -60,7 +63,10 @@ def check_after(words: Cursor, span: range, calls: Collection[range], where: str
             i = starts[i]
             continue
         if (word == "SELECT" and before != ".") or (word == "WITH" and before == "("):
-            message = f"a subquery in {where}: write it around the private SELECT, in brackets"
+            message = (
+                f"a subquery in {where} is not supported. Write it around the private SELECT, with that "
+                "in brackets"
+            )
             raise words.refuse(message, words.tokens[i])
         known = word in refusals("aggregates") and word not in GROUPINGS
         if known and is_call(words, i) and not is_window(words, i):
@@ -79,14 +85,14 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
         message = {
             "FUNCTION": "",
             "WINDOW": _WINDOW,
-            "SUBQUERY": f"a subquery in {where}: not private here{_INSTEAD}",
+            "SUBQUERY": f"a subquery in {where} is not private{_INSTEAD}",
             "STAR": f"a * in {where}: name the column",
-            "PARAMETER": "a parameter: write the value itself",
+            "PARAMETER": "parameters are not supported. Write the value itself",
         }.get(node["class"])
         if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] in ("ANY", "SCALAR"):
             message = None
         if message == "" and node["function_name"].lower() in aggregates():
-            message = f"an aggregate in an expression of {where}: it can use only the columns of its row"
+            message = f"an expression of {where} can use only the columns of its row, and no aggregate"
             near = meant(node["function_name"]) if where == "the SELECT list" else None
             message += f"; the private aggregate is {near}" if near else ""
         if message:
@@ -96,13 +102,13 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
 def _misplaced(name: str, where: str) -> str:
     """Return the message about an aggregate in a clause that sees single rows."""
     if where in ("WHERE", "GROUP BY", "FILTER"):
-        return f"{name} in {where}: WHERE sees single rows, before they are grouped"
+        return f"{name} in {where}: {where} sees single rows, before they are grouped"
     if where.endswith("(...)"):
         return f"{name} inside {where}: an aggregate takes an expression of one row"
-    return f"{name} inside a larger expression: ask for it alone, and compute with the result"
+    return f"{name} inside a larger expression: compute it alone, and compute with the result outside"
 
 
-_NO_FROM = "FROM is missing: write FROM 'file.parquet' or FROM table after the columns"
+_NO_FROM = "FROM is missing. Write FROM 'file.parquet' or FROM table after the columns"
 _NO_SOURCE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _SLIPS_OF_FROM = ("FORM", "FRM", "FROMM", "FRON", "FRMO")
 _END = "the query should end here"
@@ -112,7 +118,7 @@ _NEAR = 40  # characters around a word, in which what is wrong with it may stand
 _NO_ALIAS = "a name is missing after AS"
 _BEFORE_BRACKETS = ("USING", "ON", "AND", "OR", "NOT")
 _MAX_KEYS = 2000  # DuckDB's parser compares each with each
-_ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "what comes behind the groups"
+_ITEMS, _KEYS, _BEHIND = "the SELECT list", "GROUP BY", "the clauses after GROUP BY"
 
 
 def read(words: Cursor, names: CommonTables) -> tuple[Statement, PublicGroups | None]:
@@ -136,12 +142,15 @@ class _SelectParser:
     def __init__(self, words: Cursor, names: CommonTables) -> None:
         self.words, self.names = words, names
         if not words.take("SELECT"):
-            raise words.refuse("a question begins with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
+            raise words.refuse("a query must begin with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
         self.clause = read_clause(words)
         self.dropped = [range(1, words.at)]
         words.take("ALL")
         if words.token.word in ("DISTINCT", "AS"):
-            raise words.refuse(f"SELECT {words.token.text}: leave it out; groups are distinct already")
+            raise words.refuse(
+                f"SELECT {words.token.text} is not supported. Leave {words.token.text} out, as groups "
+                "are distinct already"
+            )
         self.parts = self._parts()
         self.groups = self._public_groups()
         self.items = self._list(self.parts["SELECT"], _ITEMS)
@@ -166,7 +175,7 @@ class _SelectParser:
             ):
                 continue
             if word == ";":
-                raise words.refuse("several statements: ask one at a time", words.tokens[i])
+                raise words.refuse("there are several statements. Run one at a time", words.tokens[i])
             if more and word in ("FROM", "WHERE", "GROUP", "HAVING"):
                 starts.append((word, i, i + more))
             elif more and word in AFTER:
@@ -186,11 +195,13 @@ class _SelectParser:
                 for token in self.words.tokens:
                     if token.word in _SLIPS_OF_FROM:
                         raise self.words.refuse(
-                            f"FROM is missing: write FROM in place of {token.word}", token
+                            f"FROM is missing. Write FROM in place of {token.word}", token
                         )
                 raise refusal(self.words.text, place, _NO_FROM)
             if after and order.index(after) <= order.index(name):
-                message = "WHERE comes before GROUP BY" if after == "WHERE" else "the query should end here"
+                message = (
+                    "WHERE must come before GROUP BY" if after == "WHERE" else "the query should end here"
+                )
                 raise refusal(self.words.text, place, message)
 
     def _public_groups(self) -> PublicGroups | None:
@@ -228,7 +239,7 @@ class _SelectParser:
                     f"{first.word} is not a private aggregate: {refusals('aggregates')[first.word]}", first
                 )
             if first.word == "*":
-                raise words.refuse("SELECT *: name the group keys and the aggregates one by one", first)
+                raise words.refuse("SELECT * is not private. List the group keys and the aggregates", first)
             for i in self.words.outer(item):
                 named = i + 1 < item.stop and words.tokens[i + 1].kind in ("word", "name")
                 if words.tokens[i].word == "AS" and not named:
@@ -281,7 +292,7 @@ class _SelectParser:
         elif not span or first.kind not in ("word", "name", "text"):
             raise words.refuse(_NO_SOURCE, first)
         elif not first.text.strip():
-            raise words.refuse("the file or table has no name", first)
+            raise words.refuse("the name of the file or table is missing", first)
         condition, refused = (
             False,
             refusals("words_of_from"),
@@ -309,7 +320,10 @@ class _SelectParser:
         """Refuse brackets behind FROM or JOIN that hold no SELECT."""
         inner = self.words.tokens[i + 1]
         if inner.word not in ("SELECT", "WITH", "VALUES", "("):
-            message = "a join in brackets: write one JOIN after another, or a subquery, (SELECT ...) AS t"
+            message = (
+                "joins in brackets are not supported. Write one JOIN after another, or a subquery, "
+                "(SELECT ...) AS t"
+            )
             raise self.words.refuse(message, inner)
 
     def _rows(self) -> tuple[range | None, list[range]]:
@@ -327,7 +341,9 @@ class _SelectParser:
         if self.grouping:
             keys = spans_of_keys(words, keys, lambda span: self._list(span, _KEYS))
         if len(keys) > _MAX_KEYS:
-            raise words.refuse(f"at most {_MAX_KEYS} group keys", words.tokens[keys[_MAX_KEYS].start])
+            raise words.refuse(
+                f"at most {_MAX_KEYS} group keys are supported", words.tokens[keys[_MAX_KEYS].start]
+            )
         for key in keys:
             check_words(words, key, _KEYS)
         return where, keys
@@ -347,13 +363,13 @@ class _SelectParser:
         """Return the parsed SELECT, after checks of DuckDB's syntax tree."""
         words, tree = self.words, self._tree()
         if len(tree.get("select_list", ())) != len(self.items):
-            raise words.refuse(f"this is not understood in {_ITEMS}", words.tokens[self.items[0].start])
+            raise words.refuse(f"this cannot be parsed in {_ITEMS}", words.tokens[self.items[0].start])
         items = [self._item(span, node) for span, node in zip(self.items, tree["select_list"], strict=True)]
         if tree["where_clause"] is not None and self.where is not None:
             check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
         if self.grouping and len(self.keys) != len(tree["group_expressions"]):
             where = words.tokens[self.parts["GROUP"].start]
-            raise words.refuse(f"{where.text}: write each key in the same way wherever it stands", where)
+            raise words.refuse(f"{where.text}: write each key the same way everywhere", where)
         for key in tree["group_expressions"]:
             check_tree(words.text, self._place(self.parts["GROUP"]), key, _KEYS)
         tables = self._tables(tree)
@@ -432,7 +448,7 @@ class _SelectParser:
                 missing + _go_on(token.word, words.tokens[at - 1].word) * (missing == _END), token
             )
         if where == "FROM" and token.kind == "word" and at == inner.start:
-            quote = f'{token.text} is a word of SQL: as the name of a table write FROM "{token.text}"'
+            quote = f'{token.text} is a word of SQL. As the name of a table write FROM "{token.text}"'
             return words.refuse(quote, token)
         if where == "FROM":
             return words.refuse(_NO_SOURCE, token)
@@ -447,7 +463,7 @@ class _SelectParser:
         if alias is not None:
             last = tokens[stop - 1]
             if last.kind not in ("word", "name") or last.text != alias or len(span) < 2:
-                raise words.refuse("a name is written behind: ... AS name", tokens[span.start])
+                raise words.refuse("write the name after AS: ... AS name", tokens[span.start])
             if not alias.strip():
                 raise words.refuse("an empty name", last)
             stop -= 2 if tokens[stop - 2].word == "AS" else 1

@@ -277,5 +277,5 @@ class StatementChecker:
         return pairs
 
     def _twice(self, name: str, item: Item) -> SqlError:
-        message = f"the output name {name} is used twice; give each column its own: ... AS name"
+        message = f"the output name {name} is used twice. Give each column its own: ... AS name"
         return self._refuse(item.alias_place, message)

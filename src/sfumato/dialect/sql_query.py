@@ -169,7 +169,7 @@ class SqlQuery(Settings):
         try:
             table = self._table(Subqueries(open_table, self.joined_rows))
         except RecursionError:
-            raise QueryError("the SELECTs and expressions inside are nested too deeply") from None
+            raise QueryError("the subqueries and expressions are nested too deeply") from None
         schema = table.schema
         derived, keys, columns = _settle(self, schema)
         steps: list[Step] = [] if self.where is None else [Filter(self.where)]
@@ -227,8 +227,9 @@ def _in_public_groups(
         if column.null_count:
             table = table.filter(f"{quoted(key)} IS NOT NULL")
     note = (
-        f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, as "
-        f"{' and '.join(asked.public) or 'the text'} has them: each is shown, and rows of others are in none."
+        f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, from "
+        f"{' and '.join(asked.public) or 'the text'}: each of them is shown, and rows with other "
+        "values are dropped."
     )
     table = replace(table, notes=(*table.notes, note))
     try:

@@ -97,12 +97,16 @@ def tokenize(text: str) -> list[Token]:
     [('word', 'SUM'), ('sign', '('), ('name', 'my x'), ('sign', ','), ('word', 'bounds')]
     """
     if len(text) > MAX_LENGTH:
-        raise SqlError(f"the question is longer than {MAX_LENGTH} characters")
+        raise SqlError(f"the query is longer than {MAX_LENGTH} characters")
     if bad := re.search("[\0\ud800-\udfff]", text):
-        raise refusal(text, Place(*bad.span()), "a character that is none: NUL, or half of a pair")
+        raise refusal(
+            text,
+            Place(*bad.span()),
+            "this character cannot stand in a query (NUL, or half of a surrogate pair)",
+        )
     tokens = list(islice(scan(text), MAX_TOKENS + 1))
     if len(tokens) > MAX_TOKENS:
-        raise refusal(text, tokens[-1].place, f"the question has more than {MAX_TOKENS} words")
+        raise refusal(text, tokens[-1].place, f"the query has more than {MAX_TOKENS} tokens")
     if deep := too_deep(tokens):
         raise refusal(text, deep.place, "an expression is nested too deeply")
     end = tokens[-1].stop if tokens else 0
@@ -146,7 +150,7 @@ def scan(text: str) -> Iterator[Token]:
                 at = _end_of_comment(text, start)
                 break
             if kind == "open":
-                raise refusal(text, Place(start, start + 1), "a quote or comment is never closed")
+                raise refusal(text, Place(start, start + 1), "a quote or comment is not closed")
             yield _token(kind, text[start:at], start, at)
 
 
@@ -188,7 +192,7 @@ def _end_of_comment(text: str, start: int) -> int:
         depth, at = depth + (1 if found[0] == "/*" else -1), found.end()
         if not depth:
             return at
-    raise refusal(text, Place(len(text), len(text) + 1), "a quote or comment is never closed")
+    raise refusal(text, Place(len(text), len(text) + 1), "a quote or comment is not closed")
 
 
 def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:
@@ -204,13 +208,13 @@ def brackets(text: str, tokens: Sequence[Token]) -> dict[int, int]:
             opened.append(i)
         elif token.word in _CLOSERS:
             if not opened:
-                raise refusal(text, token.place, f"this {token.word} closes nothing")
+                raise refusal(text, token.place, f"this {token.word} has no opening bracket")
             if _CLOSING[tokens[opened[-1]].word] != token.word:
                 break
             closing[opened.pop()] = i
     if opened:
         token = tokens[opened[-1]]
-        raise refusal(text, token.place, f"a {_CLOSING[token.word]} is missing: this is never closed")
+        raise refusal(text, token.place, f"a {_CLOSING[token.word]} is missing for this bracket")
     return closing
 
 
@@ -348,7 +352,7 @@ class Cursor:
             raise refusal(self.text, Place(start.start, self.token.stop), f"{what} {NO_NUMBER}")
         exponent = re.search(r"e([+-]?\d+)$", text, re.IGNORECASE)
         if len(text) > 1000 or (exponent and (len(exponent[1]) > 5 or abs(int(exponent[1])) > 5000)):
-            raise refusal(self.text, place, f"{what} is out of all range")
+            raise refusal(self.text, place, f"{what} is out of range")
         Fraction(text)
         return Literal(text, "number", place)
 
@@ -358,7 +362,7 @@ class Cursor:
 
 
 _MAX_SLIP = 2000
-_GUESSED = re.compile(r"(; (did you mean|write) .*|\. You might need .*)$")
+_GUESSED = re.compile(r"([;.] ([Dd]id you mean|[Ww]rite) .*|\. You might need .*)$")
 
 
 @cache

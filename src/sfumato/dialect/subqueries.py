@@ -45,6 +45,7 @@ def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]
     node = query.node
     if node["type"] != "SET_OPERATION_NODE":
         what = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].removesuffix("_NODE")
+<<<<<<< Updated upstream
         raise query.refuse(query.first, f"{what} has no place here: write SELECT ... FROM ...")
     kind, every = node["setop_type"], node["setop_all"]
     if kind not in ("UNION", "INTERSECT", "EXCEPT") or (every and kind != "UNION"):
@@ -61,6 +62,17 @@ def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]
 def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any]]:
     """Return the tables of a set operation's SELECTs, with the first one's names and types in common."""
     node, names = query.node, query.names.within(query.node)
+=======
+        raise query.refuse(query.first, f"{what} is not supported here. Write SELECT ... FROM ...")
+    if node["setop_type"] != "UNION" or not node["setop_all"]:
+        message = refusals("set_operators").get(node["setop_type"], f"{node['setop_type']}: write UNION ALL")
+        raise query.refuse(query.first, message)
+    if node["modifiers"]:
+        raise query.refuse(
+            query.first, "ORDER BY and LIMIT after UNION ALL are not supported. Leave them out"
+        )
+    names = query.names.within(node)
+>>>>>>> Stashed changes
     children = node.get("children") or [node["left"], node["right"]]
     tables: list[tuple[Query, Table[Any]]] = []
     kinds: list[str] = []
@@ -70,7 +82,9 @@ def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any
         found = subqueries.table(one, _unit(one, place, unit) if tables else unit)
         if not isinstance(found, Table):
             raise query.refuse(
-                one.first, "a SELECT of public tables beside one of private ones: its rows have no unit"
+                one.first,
+                "a SELECT of public tables cannot be united with one of private tables, as its rows "
+                "have no privacy unit. Join it instead",
             )
         if tables:
             found = _fitted(one, found, tables[0][1])
@@ -103,12 +117,13 @@ def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
     columns, wanted = list(table.schema), list(first.schema)
     if len(columns) != len(wanted):
         raise query.refuse(
-            query.first, f"this SELECT has {len(columns)} columns, and the first one {len(wanted)}"
+            query.first, f"this SELECT has {len(columns)} columns, but the first one has {len(wanted)}"
         )
     place = wanted.index(first.unit)
     if columns.index(table.unit) != place:
         raise query.refuse(
-            query.first, f"the privacy unit is column {place + 1} in the first SELECT, and not here"
+            query.first,
+            f"the privacy unit is column {place + 1} in the first SELECT, but not here. Put it there too",
         )
     if columns == wanted:
         return table
@@ -136,8 +151,8 @@ def _common(query: Query, table: Table[Any], name: str, before: str) -> str:
     if name == table.unit:
         raise query.refuse(
             query.first,
-            f"the privacy unit {name} is {before} before, and {here} in this SELECT: units of two types are "
-            "never the same, so it is not cast; give both tables one type before scan",
+            f"the privacy unit {name} is {before} in the first SELECT and {here} in this one, "
+            "and units are not cast. Give both tables one type before scan",
         )
     kind = _type_of_both(before, here)
     if kind is None:
@@ -150,17 +165,15 @@ def _common(query: Query, table: Table[Any], name: str, before: str) -> str:
 
 def _why(before: str, here: str) -> str:
     """Return why columns of two subqueries of UNION ALL have no common type."""
-    cast = f"write CAST(... AS {before}) here"
+    cast = f"Write CAST(... AS {before})"
     families = {_family(before), _family(here)}
     if families == {"number"}:
-        return "no type holds the values of both as they are; cast one, such as CAST(... AS DOUBLE)"
+        return "no type holds the values of both exactly. Cast one, such as CAST(... AS DOUBLE)"
     if families <= {"time", "instant"}:
         if "instant" in families:
-            return (
-                "which date and hour a time with a zone has depends on the zone; write CAST(... AS TIMESTAMP)"
-            )
-        return f"not all dates and times have nanoseconds; {cast}, or CAST(... AS TIMESTAMP)"
-    return f"a value of the one is none of the other; {cast}"
+            return "the date and hour of a time with a zone depend on the zone. Write CAST(... AS TIMESTAMP)"
+        return f"not all dates and times have nanoseconds. {cast}, or CAST(... AS TIMESTAMP)"
+    return f"the two types have no values in common. {cast}"
 
 
 def _family(kind: str) -> str:
@@ -235,7 +248,6 @@ def public_table(
 
     def refuse(byte: int, message: str) -> SqlError:
         said = message.replace("outside the private SELECT", "in a SELECT of public tables")
-        said = said.replace("there are released and public tables", "there are public tables alone")
         said = said.replace("the noisy numbers", "these tables")
         return query.refuse({"query_location": byte}, said)
 
@@ -295,8 +307,8 @@ class Subqueries:
                 if self._engine is None:
                     raise source.refuse(
                         source.first,
-                        "FROM begins with a SELECT of public tables alone: a public table; begin with a "
-                        "private one, and JOIN this",
+                        "FROM begins with a SELECT of public tables alone. Begin with a private "
+                        "table, and JOIN this",
                     )
                 self._opened[key] = self.public(source, unit)
             else:
@@ -341,8 +353,8 @@ class Subqueries:
         if not self.is_public(inner, unit):
             raise names.written.refuse(
                 node,
-                "a SELECT of a private table in the place of a value, which would follow from all people's "
-                "rows; write one for each unit, GROUP BY the privacy unit, in FROM, and join it on that",
+                "a SELECT of a private table as a value would depend on the rows of all units. Write "
+                "a SELECT with GROUP BY the privacy unit in FROM, and join it on that",
             )
         return self.public(inner, unit, value=True)
 
@@ -355,15 +367,15 @@ class Subqueries:
         if node["subquery_type"] != "ANY" or node["comparison_type"] != "COMPARE_EQUAL":
             raise names.written.refuse(
                 node,
-                "a SELECT in an expression: there is x IN (SELECT y FROM a public table), and (SELECT ...) "
-                "of public tables that gives one value; join what else is needed, in FROM",
+                "this SELECT in an expression is not supported. Use x IN (SELECT y FROM a public "
+                "table) or a (SELECT ...) of public tables that gives one value, or a join in FROM",
             )
         inner = Query("a SELECT behind IN", node["subquery"]["node"], names)
         if not self.is_public(inner, unit):
             raise names.written.refuse(
                 node,
-                "IN (SELECT ...) of a private table: whether others are in it would show; join it on the "
-                "privacy unit, in FROM",
+                "IN (SELECT ...) of a private table would show which other units are in it. Join it "
+                "on the privacy unit, in FROM",
             )
         other = self.public(inner, unit)
         if len(other.schema) != 1:
@@ -415,8 +427,8 @@ class Subqueries:
         found = self._open(name, unit)
         if isinstance(found, Table) and self._units.setdefault(name, found.unit) != found.unit:
             raise QueryError(
-                f"{name!r} is read with the privacy unit {self._units[name]!r} and with {found.unit!r}: a "
-                "row belongs to one"
+                f"{name!r} is read with the privacy unit {self._units[name]!r} and with "
+                f"{found.unit!r}. Use one of them everywhere"
             )
         return found
 
@@ -431,7 +443,8 @@ class Subqueries:
         """Count the nesting of subqueries, and mark the subquery in errors."""
         if self._depth == MAX_DEPTH:
             raise query.refuse(
-                query.node, f"SELECTs in SELECTs stand {MAX_DEPTH} deep at most; save a part of them"
+                query.node,
+                f"subqueries can be nested at most {MAX_DEPTH} deep. Save a part of the query as a table",
             )
         self._depth += 1
         try:
@@ -455,7 +468,7 @@ def unit_local_table(text: object, tables: Mapping[str, Table[Any] | PublicTable
         QueryError: it does not fit the tables' columns.
     """
     if not isinstance(text, str):
-        raise QueryError(f"sql: the question is {shown(text)}, but must be SQL text")
+        raise QueryError(f"sql: the query is {shown(text)}, but must be SQL text")
     words = Cursor(text)
     plain = PlainSelect(words, [], [])
     try:
@@ -464,13 +477,13 @@ def unit_local_table(text: object, tables: Mapping[str, Table[Any] | PublicTable
         known = {name: _declaration(name, table) for name, table in tables.items()}
         unit = declared(query, Declarations("sql", known)).privacy_unit
         if unit is None:
-            raise query.refuse(query.first, "this reads public tables alone: begin FROM with a private one")
+            raise query.refuse(query.first, "this reads only public tables. Begin FROM with a private one")
         found = Subqueries(lambda name, _: _table(name, tables)).table(query, unit)
     except NotUnderstood as error:
         at = words.tokens[0 if error.at is None else error.at]
         raise words.refuse(f"not understood: {error.why}", at) from None
     except RecursionError:
-        raise QueryError("sql: SELECTs and expressions are nested too deeply") from None
+        raise QueryError("sql: the subqueries and expressions are nested too deeply") from None
     assert isinstance(found, Table)
     return found
 
@@ -484,7 +497,7 @@ def _table(name: str, tables: Mapping[str, Table[Any] | PublicTable]) -> Table[A
     if name not in tables:
         near = nearest(name, tables)
         raise QueryError(
-            f"FROM names {name!r}, which is no table here; "
+            f"FROM names {name!r}, which is not a table; "
             + (f"did you mean {near!r}?" if near else f"the tables are: {', '.join(tables)}")
         )
     return tables[name]

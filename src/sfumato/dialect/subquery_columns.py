@@ -70,13 +70,14 @@ class Scope:
         if not isinstance(first, Table):
             raise query.refuse(
                 node["from_table"],
-                f"FROM begins with {str(self.tables.source)!r}, a public table; begin with the private one, "
-                "and JOIN this: else rows that match nothing would have no privacy unit",
+                f"FROM begins with a public table, {str(self.tables.source)!r}, so rows without a "
+                "match would have no privacy unit. Begin with the private table, and JOIN the public "
+                "one",
             )
         if first.unit.casefold() != self.source.casefold():
             raise query.refuse(
                 node["from_table"],
-                f"the privacy unit of {self.tables.source} is {first.unit}, and not {self.source}",
+                f"{self.tables.source} has the privacy unit {first.unit}, but {self.source} is used as one",
             )
         self.table: Table[Any] = first
         self.merged: set[str] = {self.table.unit.casefold()}
@@ -102,7 +103,9 @@ class Scope:
     def columns(self, alias: str | None) -> list[tuple[str, str]]:
         """Return the columns that a star in the subquery stands for, with their names."""
         if alias is None and self._is_swapped:
-            raise QueryError("SELECT * of a join that begins with a public table: name the columns")
+            raise QueryError(
+                "SELECT * of a join that begins with a public table is not supported. List the columns"
+            )
         found: list[tuple[str, str]] = []
         for i, (name, columns) in enumerate(self.places):
             if alias is not None and (name or "").casefold() != alias.casefold():
@@ -112,7 +115,7 @@ class Scope:
                     continue  # which USING shows once
                 found.append((self._shown.get((i, shown), column), column))
         if not found:
-            raise QueryError(f"no table is {alias} here")
+            raise QueryError(f"there is no table {alias} here")
         return found
 
     def resolve(self, names: Sequence[str]) -> list[str] | None:
@@ -132,7 +135,7 @@ class Scope:
         if len(found) > 1 and name not in self.merged:
             aliases = [alias for alias, columns in self.places if alias and name in columns]
             raise QueryError(
-                f"the column {first!r} is in several tables; write whose it is: "
+                f"several tables have a column {first!r}. Write the table's name before it: "
                 + " or ".join(f"{alias}.{first}" for alias in aliases)
             )
         return [next(iter(found)), *rest] if found else None
@@ -165,8 +168,8 @@ class Scope:
         if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
             names = one.alias or str(one.source)
             raise QueryError(
-                f"both tables are private, so rows of one unit may only meet rows of the same: join {names} "
-                f"ON its privacy unit {spelled(other.unit)} = {spelled(table.unit)} too"
+                "both tables are private, so only rows of the same unit can be joined. Join "
+                f"{names} ON its privacy unit too: {spelled(other.unit)} = {spelled(table.unit)}"
             )
         compared = {right for _, right in pairs}
         brought = [name for name in other.schema if name not in compared]
@@ -209,7 +212,8 @@ class Scope:
             (alias or "").casefold() == reference.table.casefold() for alias, _ in self.places
         ):
             raise QueryError(
-                f"ON names {reference.table}.{reference.column}, but no table before it is {reference.table}"
+                f"ON names {reference.table}.{reference.column}, but no table {reference.table} "
+                "comes before it"
             )
         found = self.resolve(names)
         if found is None:
@@ -260,12 +264,12 @@ def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> Tabl
     found = declared(source.source, catalog, depth)
     if found.public and isinstance(source.source, Query):
         raise QueryError(
-            f"FROM begins with {source.source}, which reads public tables; begin with a private one"
+            f"FROM begins with {source.source}, which reads public tables. Begin with a private one"
         )
     if isinstance(source.source, str) and (depth or source.joined) and found.public:
         raise QueryError(
-            f"FROM begins with {source.source!r}, a public table; begin with the private one, and JOIN this: "
-            "else rows that match nothing would have no privacy unit"
+            f"FROM begins with a public table, {source.source!r}, so rows without a match would "
+            "have no privacy unit. Begin with the private table, and JOIN the public one"
         )
     if isinstance(source.source, str):
         found = catalog.private(source.source)
@@ -295,7 +299,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
     if isinstance(source, str):
         return catalog.declaration(source)
     if depth == MAX_DEPTH:
-        raise source.refuse(source.first, f"SELECTs in SELECTs stand {MAX_DEPTH} deep at most")
+        raise source.refuse(source.first, f"subqueries can be nested at most {MAX_DEPTH} deep")
     if _public(source, catalog):
         return TableDeclaration(source.name, catalog.name, None, public=True)
     if source.node["type"] == "SELECT_NODE":
@@ -303,7 +307,7 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
     names = source.names.within(source.node)
     nodes = source.node.get("children") or []
     if not nodes:
-        raise source.refuse(source.first, f"{source.node['type']} has no place here")
+        raise source.refuse(source.first, f"{source.node['type']} is not supported here")
     found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
     private = next((one for one in found if not one.public), found[0])
     return replace(private.joined_with(found), name=private.name, columns=())
@@ -348,9 +352,9 @@ def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclarat
     if unit is None:
         raise query.refuse(
             query.first,
-            "each SELECT of a private table keeps its privacy unit: add "
+            "each SELECT of a private table must keep its privacy unit. Add "
             + spelled(base.privacy_unit or "")
-            + " to the SELECT list, as it is; what is computed of it is none",
+            + " to the SELECT list as a plain column, not an expression of it",
         )
     return replace(base, name=query.name, privacy_unit=unit, columns=tuple(columns.values()))
 

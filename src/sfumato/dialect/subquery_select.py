@@ -62,7 +62,7 @@ def group_keys(query: Query, items: Sequence[Item], plain: Callable[[Node], Node
         number = node["literal"]["text"] if node["class"] == "CONSTANT" else ""
         if number.isdigit() and node["literal"]["kind"] == "INTEGER":
             if not 1 <= int(number[:9]) <= len(items):
-                raise query.refuse(node, f"GROUP BY {number}: the SELECT list has {len(items)} entries")
+                raise query.refuse(node, f"GROUP BY {number}: the SELECT list has only {len(items)} entries")
             found.append((node, items[int(number) - 1].tree))
         else:
             found.append((node, plain(node)))
@@ -97,7 +97,7 @@ class Grouped:
             where = keys[0][0] if keys else query.first
             raise query.refuse(
                 where,
-                "rows of several units would become one row: add the privacy unit, GROUP BY "
+                "rows of several units would become one row. Add the privacy unit: GROUP BY "
                 + spelled(table.unit)
                 + "".join(f", {name}" for name in by[:3]),
             )
@@ -120,7 +120,7 @@ class Grouped:
                 return column_node(key)
             if is_aggregate(one):
                 if any(is_aggregate(p) or p["class"] == "WINDOW" for p in parts(one) if p is not one):
-                    message = "an aggregate in an aggregate: write the inner one in a SELECT inside"
+                    message = "aggregates cannot be nested. Write the inner one in a subquery"
                     raise self.query.refuse(one, message)
                 key = shape(one)
                 if key not in self.asked:
@@ -131,7 +131,7 @@ class Grouped:
                 if column in self.values:
                     self.constant.add(column)
                     return one
-                message = f"{column} is neither in GROUP BY nor in an aggregate; add it to one"
+                message = f"{column} is neither in GROUP BY nor in an aggregate. Add it to one"
                 raise self.query.refuse(one, message)
             return None
 
@@ -145,13 +145,10 @@ class Grouped:
 
 
 _NO_LIMIT = (
-    "LIMIT in a SELECT of a private table: which rows are left depends on all people's rows; write QUALIFY "
-    "row_number() OVER (PARTITION BY {unit} ORDER BY ...) <= n for so many of each unit"
+    "LIMIT in a SELECT of a private table depends on the rows of all units. For n rows of each unit "
+    "write QUALIFY row_number() OVER (PARTITION BY {unit} ORDER BY ...) <= n"
 )
-_NO_UNIT = (
-    "each SELECT of a private table keeps its privacy unit, so that every row belongs to one: add {unit} to "
-    "the SELECT list"
-)
+_NO_UNIT = "each SELECT of a private table must keep its privacy unit. Add {unit} to the SELECT list"
 
 
 class Select:
@@ -193,15 +190,20 @@ class Select:
         """Refuse clauses of a subquery's SELECT that are not unit-local: LIMIT, samples, ROLLUP."""
         node, refuse = self.node, self.query.refuse
         if more := unknown(node, CLAUSES):
-            raise refuse(None, f"a SELECT with {more[0]}, which is not known here")
+            raise refuse(None, f"{more[0]} in a SELECT is not supported")
         if node["sample"]:
-            raise refuse(None, "a sample: leave it out; rows are bounded per privacy unit instead")
+            raise refuse(
+                None,
+                "samples are not supported. Leave it out: contributions are bounded per privacy unit instead",
+            )
         if any(len(found) != len(node["group_expressions"]) for found in node["group_sets"]) or (
             len(node["group_sets"]) > 1 or node["group_sets"] == [[]]  # GROUP BY ()
         ):
             where = (node["group_expressions"] or [None])[0]
             raise refuse(
-                where, "ROLLUP, CUBE and GROUPING SETS make rows of no unit: group by the unit and columns"
+                where,
+                "ROLLUP, CUBE and GROUPING SETS would make rows without a privacy unit. Group by the "
+                "unit and columns",
             )
         for one in node["modifiers"]:
             if one["type"] == "DISTINCT_MODIFIER" and one["distinct_on_targets"]:
@@ -210,10 +212,10 @@ class Select:
             if one["type"].startswith("LIMIT"):
                 raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=spelled(self.unit)))
             if one["type"] not in ("DISTINCT_MODIFIER", "ORDER_MODIFIER"):
-                raise refuse(None, f"{one['type']} is not known here")
+                raise refuse(None, f"{one['type']} is not supported here")
             if one["type"] == "ORDER_MODIFIER":
                 where = one["orders"][0]["expression"]
-                raise refuse(where, "ORDER BY inside: leave it out; the rows of a table have no order")
+                raise refuse(where, "ORDER BY in a subquery has no effect. Leave it out")
 
     # The privacy unit, followed from the result to the first table.
 
@@ -223,7 +225,7 @@ class Select:
         for i, node in enumerate(self.node["select_list"]):
             if node["class"] == "STAR":
                 if self.query.columns:
-                    message = "a star whose columns get other names: name the columns one by one"
+                    message = "a star that renames columns is not supported. List the columns"
                     raise self.query.refuse(node, message)
                 stars.append(node["relation_name"])
                 continue
@@ -235,8 +237,8 @@ class Select:
             if node["class"] != "COLUMN_REF":
                 raise self.query.refuse(
                     node,
-                    f"{name} is computed, so it is not the privacy unit, which is a column as it is; give "
-                    "what is computed another name",
+                    f"{name} is an expression, but the privacy unit must be a plain column. Give "
+                    "the expression another name",
                 )
             names = node["column_names"]
             reference = Reference(names[0] if len(names) == 2 else None, names[-1])
@@ -244,8 +246,8 @@ class Select:
             if found is None:
                 raise self.query.refuse(
                     node,
-                    f"{'.'.join(names)} is not the privacy unit of the first table behind FROM: take it from "
-                    "there",
+                    f"{'.'.join(names)} is not the privacy unit of the first table in FROM. Select "
+                    "that table's column",
                 )
             return found
         for star in stars:
@@ -279,10 +281,10 @@ class Select:
             for one in parts(node["where_clause"]):
                 if is_aggregate(one):
                     raise self.query.refuse(
-                        one, "an aggregate in WHERE, which sees single rows: write it in HAVING"
+                        one, "an aggregate in WHERE, which sees single rows. Write it in HAVING"
                     )
                 if one["class"] == "WINDOW":
-                    raise self.query.refuse(one, "a window in WHERE: write it in QUALIFY")
+                    raise self.query.refuse(one, "a window function in WHERE. Write it in QUALIFY")
             with self._at(node["where_clause"]):
                 self._filter(self._plain(node["where_clause"]))
         items = self._items()
@@ -356,7 +358,7 @@ class Select:
         seen: set[str] = set()
         for one in found:
             if one.name.casefold() in seen:
-                message = f"the name {one.name} is used twice; give each column its own: ... AS name"
+                message = f"the name {one.name} is used twice. Give each column its own: ... AS name"
                 raise self.query.refuse(one.node, message)
             seen.add(one.name.casefold())
         return found
@@ -364,13 +366,13 @@ class Select:
     def _star(self, node: Node) -> list[tuple[str, str]]:
         """Return the columns that a star in the subquery's SELECT list stands for."""
         if unknown(node, STAR):
-            raise self.query.refuse(node, "a star with more than EXCLUDE: name the columns one by one")
+            raise self.query.refuse(node, "only EXCLUDE is supported after a star. List the columns")
         if self.node["group_expressions"]:
-            raise self.query.refuse(node, "a star beside GROUP BY: name the columns one by one")
+            raise self.query.refuse(node, "a star cannot be used with GROUP BY. List the columns")
         left_out = {str(name).casefold() for name in node["exclude_list"]}
         columns = self.scope.columns(node["relation_name"] or None)
         if left_out - {name.casefold() for name, _ in columns}:
-            raise self.query.refuse(node, "EXCLUDE names a column that is not there")
+            raise self.query.refuse(node, "EXCLUDE names a column that does not exist")
         return [(name, column) for name, column in columns if name.casefold() not in left_out]
 
     # Expressions over the columns of FROM.
@@ -393,7 +395,7 @@ class Select:
                 scalar = one["subquery_type"] == "SCALAR"
                 return column_node(self._value(one) if scalar else self._found(one))
             if one["class"] in ("STAR", "LAMBDA", "PARAMETER", "POSITIONAL_REFERENCE"):
-                raise self.query.refuse(one, f"{one['class'].lower()} has no place in an expression here")
+                raise self.query.refuse(one, f"{one['class'].lower()} is not supported in an expression")
             return None
 
         return rewritten(node, change)
@@ -402,7 +404,7 @@ class Select:
         """Return the expression behind an alias of the subquery's SELECT list, within limits on nesting."""
         self.expanded += 1
         if self.expanding == 20 or self.expanded > 1000:
-            message = "names of the SELECT list stand in one another too often; use a SELECT inside"
+            message = "aliases of the SELECT list are used in one another too often. Use a subquery"
             raise self.query.refuse(alias, message)
         self.expanding += 1
         try:
@@ -473,13 +475,13 @@ class Select:
     def _check_distances(self, node: Node, call: WindowCall) -> None:
         """Refuse a RANGE frame in the subquery's SELECT whose distance does not fit its order."""
         if len(call.order) != 1:
-            message = "RANGE with a distance takes one ORDER BY key: a number, a date or a timestamp"
+            message = "RANGE with a distance needs one ORDER BY key, a number, a date or a timestamp"
             raise self.query.refuse(node, message)
         column = call.order[0].column
         for distance in call.distances:
             why = distance and distance.misfit(self.table.schema[column].type_name)
             if why:
-                raise self.query.refuse(node, f"RANGE with a distance, in the order of {column}: {why}")
+                raise self.query.refuse(node, f"RANGE with a distance, ordered by {column}: {why}")
 
     def _choose(self, items: list[Item], trees: list[Node]) -> None:
         """Reduce the table to the subquery's SELECT list, which must keep the privacy unit."""
@@ -493,7 +495,7 @@ class Select:
                 if column != unit:
                     raise self.query.refuse(
                         self.node["select_list"][0],
-                        f"{name} is not the privacy unit, which is {spelled(unit)} here: select that as "
+                        (f"{name} is not the privacy unit, which is {spelled(unit)} here. Select that as ")
                         + name,
                     )
                 break

@@ -257,7 +257,7 @@ def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
         if isinstance(node, dict) and "class" in node:
             count += 1
             if count > _MAX_NODES:
-                raise QueryError("an expression has too many parts; compute some of them in a SELECT inside")
+                raise QueryError("an expression has too many parts. Compute some of them in a subquery")
             new = change(node)
             if new is not None:
                 container[at] = new | {"alias": ""}

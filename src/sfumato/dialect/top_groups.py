@@ -21,17 +21,17 @@ from sfumato.query.schema import quoted
 
 _COUNT, _SUM = LARGEST
 _FORMS = {
-    _COUNT: "write APPROX_TOP_COUNT(product, 10), for the ten groups with most privacy units",
-    _SUM: "write APPROX_TOP_SUM(product, price, 10, contribution_bounds_per_group => (0, 50)), for the ten "
-    "groups with the largest sums of what each privacy unit adds, within bounds that are known beforehand",
+    _COUNT: "write APPROX_TOP_COUNT(product, 10), for the ten groups with the most privacy units",
+    _SUM: (
+        "write APPROX_TOP_SUM(product, price, 10, contribution_bounds_per_group => (0, 50)), for the ten "
+        "groups with the largest sums, with known bounds on what one unit adds to a group"
+    ),
 }
-_ALONE = (
-    "{} is a question of its own, and stands alone in the SELECT list; ask for other aggregates in another "
-    "private SELECT"
-)
-_NO_GROUPS = "{} names its groups itself: leave GROUP BY out"
+_ALONE = "{} must stand alone in the SELECT list. Compute other aggregates in another private SELECT"
+_NO_GROUPS = "{} names its groups itself. Leave GROUP BY out"
 _NO_HAVING = (
-    "{} has no groups before it draws some: leave HAVING out; WHERE in a SELECT around this one keeps some"
+    "{} has no groups to filter before it selects them. Leave HAVING out, and write WHERE in a "
+    "SELECT around this one"
 )
 # Options that say whose rows are read and what they cost; all others are about other questions.
 _OPTIONS = (
@@ -89,7 +89,9 @@ class LargestGroups(StatementChecker):
         if more or item.value is not call:
             raise refusal(statement.text, call.name_place, _ALONE.format(function))
         if statement.clause == "ANONYMIZATION":
-            message = f"{function} does not go with WITH ANONYMIZATION; ask in WITH DIFFERENTIAL_PRIVACY"
+            message = (
+                f"{function} cannot be used in WITH ANONYMIZATION. Use WITH DIFFERENTIAL_PRIVACY instead"
+            )
             raise refusal(statement.text, call.name_place, message)
         if statement.group_by or statement.group_by_all:
             place = statement.group_by[0].place if statement.group_by else call.name_place
@@ -114,7 +116,7 @@ class LargestGroups(StatementChecker):
             raise self._refuse(call.argument.place, _FORMS[call.function])
         keys = list(map(Expression, entries))
         if len(keys) > 1 and item.alias is not None:
-            message = "a name is that of the column of groups, of which there are several here: leave AS out"
+            message = "AS names the column of the groups, but there are several here. Leave AS out"
             raise self._refuse(item.alias_place, message)
         items = tuple(Item(key, item.alias, key.place, item.alias_place) for key in keys)
         return replace(self.statement, items=items, group_by_all=True)
@@ -129,24 +131,26 @@ class LargestGroups(StatementChecker):
         """
         call = self._call
         for place in (place for name, place in call.places.items() if name in SHARED | STRATA):
-            raise self._refuse(place, f"{call.function} takes no such argument: {_FORMS[call.function]}")
+            raise self._refuse(place, f"{call.function} does not take this argument: {_FORMS[call.function]}")
         if len(call.ranks) != 1 or call.listed:
             place = call.ranks[0].place if call.ranks else call.name_place
-            raise self._refuse(place, f"how many groups? {_FORMS[call.function]}")
+            raise self._refuse(place, f"the number of groups is missing: {_FORMS[call.function]}")
         k = self._whole(call.ranks[0], "the number of groups", MAX_PEELS)
         candidates, share, number = call.named.get("candidates"), call.named.get("counts_share"), None
         if candidates is not None:
             if public:
-                message = "candidates are of private groups; all public groups may be shown: leave it out"
+                message = "candidates is for private groups, and all public groups can be shown. Leave it out"
                 raise self._refuse(candidates.place, message)
             number = self._whole(candidates, "candidates", MAX_CANDIDATES)
             if number < k:
-                raise self._refuse(candidates.place, f"candidates must be at least {k}, the groups shown")
+                raise self._refuse(
+                    candidates.place, f"candidates must be at least {k}, the number of groups to show"
+                )
         shown = call.is_set("counts")
         if share is not None:
             if not shown:
                 raise self._refuse(
-                    share.place, "counts => FALSE leaves the numbers out: leave counts_share out"
+                    share.place, "counts => FALSE leaves the numbers out. Leave counts_share out"
                 )
             if not 0 < Fraction(share.text) < 1:
                 raise self._refuse(share.place, "counts_share must be between 0 and 1, such as 0.5")
@@ -162,7 +166,7 @@ class LargestGroups(StatementChecker):
         bounds, form = call.bounds, _FORMS[call.function]
         if call.function == _COUNT:
             if bounds is not None:
-                message = f"a privacy unit counts once in each of its groups: leave the bounds out, or {form}"
+                message = f"a privacy unit counts once in each of its groups. Leave the bounds out, or {form}"
                 raise self._refuse(bounds.place, message)
             return ()
         if len(call.others) > 1:
@@ -173,11 +177,13 @@ class LargestGroups(StatementChecker):
         if bounds is None:
             raise self._refuse(
                 call.name_place,
-                f"{_SUM} without bounds: no amount of noise is enough, and bounds are never read from the "
-                f"data; those of a catalog are of each row. {form[0].upper()}{form[1:]}",
+                f"{_SUM} has no bounds, so no amount of noise is enough, and a catalog's bounds are "
+                f"for single rows. {form[0].upper()}{form[1:]}",
             )
         if bounds.kind != "contribution_bounds_per_group" or bounds.more:
-            raise self._refuse(bounds.place, f"what a unit adds to a group is bounded: {form}")
+            raise self._refuse(
+                bounds.place, f"the contribution of a privacy unit to a group needs bounds: {form}"
+            )
         ((low, high),) = self._pairs(bounds)
         return ((SUM, ask.sum(column, lower=low, upper=high)),)
 
@@ -191,8 +197,8 @@ class LargestGroups(StatementChecker):
         if bounds is not None and Fraction(bounds.lower.text) < 0:
             raise self._refuse(
                 bounds.lower.place,
-                "where groups are private, a unit may only add to a sum: the lower bound is at least 0; or "
-                f"have the groups of a public table, group_selection_strategy = {STRATEGY}",
+                "where groups are private, the lower bound of a sum must be at least 0. Otherwise "
+                f"join a public table of the groups, with group_selection_strategy = {STRATEGY}",
             )
 
     def check_options(self) -> None:
@@ -205,9 +211,9 @@ class LargestGroups(StatementChecker):
             strategy = name.text == "group_selection_strategy" and value.text.upper() == STRATEGY
             if name.text in _OPTIONS or strategy:
                 continue
-            why = "draws its groups in a way of its own"
+            why = "selects its groups by a method of its own"
             if name.text in _LIMITS:
-                why = "needs no limit: a privacy unit counts in all of its groups, however many"
+                why = "needs no limit, as a privacy unit counts in all of its groups"
             raise self._refuse(name.place, f"{self._call.function} {why}; leave {name.text} out")
 
     def check_names(self, keys: Collection[str]) -> None:
@@ -221,8 +227,8 @@ class LargestGroups(StatementChecker):
             if name.casefold() in own:
                 raise self._refuse(
                     self._item.place,
-                    f"the output has a column {name.casefold()} of its own; give the key another name, "
-                    f"{self._call.function}(...) AS name, or of several in a SELECT inside of FROM",
+                    f"the output has a column {name.casefold()} already. Give the key another name: "
+                    f"{self._call.function}(...) AS name, or for several keys a subquery in FROM",
                 )
 
     def columns(self, keys: Collection[str]) -> tuple[str, ...]:
@@ -265,7 +271,7 @@ class LargestWriter(Writer):
 
     def _derived(self, asked: Aggregate, written: Sequence[Token], called: str) -> str:
         """Refuse error bars of formulas: top groups have those of their numbers alone."""
-        message = "error bars of the largest groups are of their numbers as they are: DP_INTERVAL_LOW(units)"
+        message = "only the numbers of the largest groups have error bars, such as DP_INTERVAL_LOW(units)"
         raise self._refuse(Expression(tuple(written)).place, message)
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
@@ -279,7 +285,9 @@ class LargestWriter(Writer):
 
 
 def _nothing_beside(call: WrittenAggregate, position: int) -> NoReturn:
-    raise AssertionError(f"{call.function} at {position}: of the largest groups nothing else is asked")
+    raise AssertionError(
+        f"{call.function} at {position}: nothing else can be computed for the largest groups"
+    )
 
 
 def _entries(tokens: tuple[Token, ...]) -> Iterator[tuple[Token, ...]]:

@@ -60,17 +60,17 @@ def window_call(
         SqlError: it sees rows of several units, or what it gives is not fixed by which rows there are.
     """
     if more := unknown(node, WINDOW):
-        raise refuse(node, f"a window with {more[0]}, which is not known here")
+        raise refuse(node, f"{more[0]} in a window is not supported")
     for part in parts(node):
         if part["class"] == "WINDOW" and part is not node:
-            raise refuse(part, "a window in a window: write the inner one in a SELECT inside")
+            raise refuse(part, "windows cannot be nested. Write the inner one in a subquery")
     if node.get("schema") or node.get("catalog"):
-        raise refuse(node, "a function with the name of its schema: write it without")
+        raise refuse(node, "a function with the name of its schema is not supported. Leave the schema out")
     if unit not in [column_of(part) for part in node["partitions"]]:
         raise refuse(
             node,
-            "a window over rows of several units: write OVER (PARTITION BY "
-            f"{spelled(unit)}, ...), so that it sees one unit's rows",
+            "a window over rows of several units is not private. Write OVER (PARTITION BY "
+            f"{spelled(unit)}, ...), which sees the rows of one unit",
         )
     by = tuple(dict.fromkeys(column(part, "key") for part in node["partitions"]))
     order = tuple(
@@ -84,14 +84,16 @@ def window_call(
         frame = NO_FRAME
     aggregate, arguments = "", tuple[str | int, ...]()
     if node["arg_orders"]:
-        raise refuse(node, f"{function} with an order of its own: write it in OVER (... ORDER BY ...)")
+        raise refuse(
+            node, f"{function} cannot have an ORDER BY of its own. Write it in OVER (... ORDER BY ...)"
+        )
     if function in _FUNCTIONS:
         arguments = _arguments(function, node, column, refuse)
     elif function in aggregates() or function == "count_star":
         aggregate, function = _aggregate(node, refuse), ""
     else:
         raise refuse(
-            node, f"{function} is no window function that is known here: there are {', '.join(_FUNCTIONS)}"
+            node, f"{function} is not a window function that is supported. Use one of {', '.join(_FUNCTIONS)}"
         )
     by = tuple(one for one in by if one != unit)
     ignore = bool(node["ignore_nulls"])
@@ -101,7 +103,7 @@ def window_call(
 def _frame(node: Node, refuse: Refuse) -> Frame:
     """Return a window's frame: ROWS, RANGE or GROUPS, its two ends and their distances."""
     if node["exclude_clause"] != "NO_OTHER":
-        raise refuse(node, "EXCLUDE in a window: leave it out")
+        raise refuse(node, "EXCLUDE in a window is not supported. Leave it out")
     kinds = {
         kind
         for kind in ("ROWS", "RANGE", "GROUPS")
@@ -114,7 +116,7 @@ def _frame(node: Node, refuse: Refuse) -> Frame:
     for end in ("start", "end"):
         word = node[end].removesuffix(f"_{kind}")
         if word not in _ENDS:
-            raise refuse(node, "this frame is not an option: write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
+            raise refuse(node, "this frame is not supported. Write ROWS BETWEEN n PRECEDING AND CURRENT ROW")
         distances.append(None)
         if "{}" in _ENDS[word] and kind == "RANGE":
             distances[-1] = _distance(node[f"{end}_expr"], refuse, node)
@@ -141,7 +143,7 @@ def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
         found = None
     if found is None:
         raise refuse(
-            where, "a distance in RANGE is written as a number, or as an interval: INTERVAL 30 DAYS PRECEDING"
+            where, "the distance in RANGE must be a number or an interval, such as INTERVAL 30 DAYS PRECEDING"
         )
     return found
 
@@ -172,7 +174,9 @@ def _arguments(
             node, f"{function} takes {least} to {most} arguments" if most else f"{function} takes nothing"
         )
     if node["filter_expr"] or node["distinct"]:
-        raise refuse(node, f"FILTER and DISTINCT in {function}: leave them out; CASE gives NULL for a row")
+        raise refuse(
+            node, f"FILTER and DISTINCT in {function} are not supported. Write CASE to give NULL for a row"
+        )
     if function == "ntile":
         return (_number(given[0], refuse, node, 1),)
     found: list[str | int] = [column(given[0], "value")] if given else []
@@ -188,7 +192,7 @@ def _number(node: Node | None, refuse: Refuse, where: Node, least: int) -> int:
     text = node["literal"]["text"] if node is not None and node["class"] == "CONSTANT" else ""
     if not text.isdigit() or len(text) > 10 or not least <= int(text) <= _MAX_ROWS:
         raise refuse(
-            where, f"a number of rows in a window is written as a whole number, from {least} to {_MAX_ROWS:,}"
+            where, f"the number of rows in a window must be a whole number from {least} to {_MAX_ROWS:,}"
         )
     return int(text)
 
@@ -196,9 +200,7 @@ def _number(node: Node | None, refuse: Refuse, where: Node, least: int) -> int:
 def _aggregate(node: Node, refuse: Refuse) -> str:
     """Return an aggregate that is used as a window function, as SQL text."""
     if node["ignore_nulls"]:
-        raise refuse(
-            node, f"IGNORE NULLS in {node['function_name']}: leave it out; an aggregate has no others"
-        )
+        raise refuse(node, f"IGNORE NULLS in {node['function_name']} is not supported. Leave it out")
     called = made("f()") | {
         "function_name": node["function_name"],
         "filter": node["filter_expr"],
