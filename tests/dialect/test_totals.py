@@ -90,12 +90,7 @@ def test_rows_are_those_of_duckdb(columns, behind):
         ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town) + 1", "nothing after it"),
         ("p.region, p.town, COUNT(*)", "GROUP BY CUBE (1, 2, 1, 2, 1, 2, 1)", "at most 64 sets of keys are supported"),
         ("p.region, p.town, COUNT(*)", "GROUP BY " + "GROUPING SETS (" * 12 + "1" + ")" * 12, "nested too deeply"),
-<<<<<<< Updated upstream
-        ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, 2, p.town)", "named twice"),
-=======
         ("p.region, p.town, COUNT(*)", "GROUP BY ROLLUP (p.region, 2, p.town)", "this group key is listed twice"),
-        ("p.region, COUNT(*)", "GROUP BY ROLLUP (p.region, p.town)", "not selected"),
->>>>>>> Stashed changes
         ("p.region, p.town, GROUPING(p.town) AS g, COUNT(*)", "GROUP BY p.region, p.town", "is for GROUP BY ROLLUP"),
         ("p.region, p.town, GROUPING(n) AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
         ("p.region, p.town, COUNT(DISTINCT id) AS n", "GROUP BY ROLLUP (1, 2)", "do not add up"),

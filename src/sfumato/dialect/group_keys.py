@@ -119,12 +119,8 @@ class Groups(StatementChecker):
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
-<<<<<<< Updated upstream
-                    "this is not a group key: GROUP BY takes columns and expressions of one row; leave it "
-                    "out, and every group gets its aggregates",
-=======
-                    "an aggregate cannot be a group key. Leave it out: every group gets its aggregates",
->>>>>>> Stashed changes
+                    "this is not a group key. Leave it out: GROUP BY takes columns and expressions of one "
+                    "row, and every group gets its aggregates",
                 )
             if id(item) in found:
                 raise self._refuse(expression.place, "this group key is listed twice")

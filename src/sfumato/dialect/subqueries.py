@@ -45,14 +45,13 @@ def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]
     node = query.node
     if node["type"] != "SET_OPERATION_NODE":
         what = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].removesuffix("_NODE")
-<<<<<<< Updated upstream
-        raise query.refuse(query.first, f"{what} has no place here: write SELECT ... FROM ...")
+        raise query.refuse(query.first, f"{what} is not supported here. Write SELECT ... FROM ...")
     kind, every = node["setop_type"], node["setop_all"]
     if kind not in ("UNION", "INTERSECT", "EXCEPT") or (every and kind != "UNION"):
         message = refusals("set_operators").get(kind, f"{kind}: write UNION ALL")
         raise query.refuse(query.first, message)
     if node["modifiers"]:
-        raise query.refuse(query.first, f"ORDER BY and LIMIT behind {kind}: leave them out")
+        raise query.refuse(query.first, f"ORDER BY and LIMIT after {kind} are not supported. Leave them out")
     table, *others = _operands(subqueries, query, unit)
     for other in others:
         table = table.union(other) if kind == "UNION" else _compared(table, other, kind)
@@ -62,17 +61,6 @@ def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]
 def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any]]:
     """Return the tables of a set operation's SELECTs, with the first one's names and types in common."""
     node, names = query.node, query.names.within(query.node)
-=======
-        raise query.refuse(query.first, f"{what} is not supported here. Write SELECT ... FROM ...")
-    if node["setop_type"] != "UNION" or not node["setop_all"]:
-        message = refusals("set_operators").get(node["setop_type"], f"{node['setop_type']}: write UNION ALL")
-        raise query.refuse(query.first, message)
-    if node["modifiers"]:
-        raise query.refuse(
-            query.first, "ORDER BY and LIMIT after UNION ALL are not supported. Leave them out"
-        )
-    names = query.names.within(node)
->>>>>>> Stashed changes
     children = node.get("children") or [node["left"], node["right"]]
     tables: list[tuple[Query, Table[Any]]] = []
     kinds: list[str] = []
