@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.certificate import CertificateError, certify
-from sfumato.certificate.__main__ import main
+from sfumato.certificate.certificate import main
 from tests.certificate.plans import PLANS
 
 TOOL = Path(__file__).parents[2] / "tools" / "one_file_certificate.py"

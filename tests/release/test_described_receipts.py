@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sfumato as sf
-from sfumato.certificate.__main__ import main
+from sfumato.certificate.certificate import main
 from sfumato.cli.main import app
 from sfumato.errors import EngineError
 from sfumato.exact.parameters import canonical_bytes

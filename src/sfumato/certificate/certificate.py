@@ -1,10 +1,14 @@
-"""The certificate of a release, or of its receipt: what its parts are proved to stay within."""
+"""The certificate of a release, or of its receipt: what its parts are proved to stay within.
+
+`main` checks a receipt, or a description, in a file.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
@@ -121,7 +125,7 @@ def _groups(part: Description) -> tuple[Loss, Fraction]:
     limits, rule, chance = bounding(part), part["selection"], Fraction(0)
     loss = noise_loss(part, limits)
     for choice in part["choices"]:
-        loss += pure(_choice(choice, limits), 1 if limits.total_rows else limits.groups, _RANGED)
+        loss += _choice(choice, limits)
     if rule and rule["kind"] == "threshold":
         chance = lone_chance(part)
     elif rule:
@@ -129,8 +133,8 @@ def _groups(part: Description) -> tuple[Loss, Fraction]:
     return loss, any_of_many(chance, limits.groups)
 
 
-def _choice(choice: Description, limits: Bounding) -> Fraction:
-    """Return the pure epsilon of choosing places in one group.
+def _choice(choice: Description, limits: Bounding) -> Loss:
+    """Return the loss of choosing places.
 
     A row moves a distance up, or down, by at most max(q, 1 - q); up by at most 1 where targets are clamped.
 
@@ -139,7 +143,8 @@ def _choice(choice: Description, limits: Bounding) -> Fraction:
     """
     down = [max(target["rank"], 1 - target["rank"]) for target in choice["targets"]]
     up = max(Fraction(1) if t["within"] else own for t, own in zip(choice["targets"], down, strict=True))
-    return Fraction(limits.corner(choice["rows"])[0] * choice["one"] * (max(down) + up) / choice["scale"])
+    rows, times = limits.corner(choice["rows"])
+    return pure(rows * choice["one"] * (max(down) + up) / choice["scale"], times, _RANGED)
 
 
 def _largest(part: Description) -> tuple[Loss, Fraction]:
@@ -231,6 +236,32 @@ def report(certificate: Certificate) -> str:
     # As `repr` has it: no text of a file looks like a line of the checker, or is obeyed by a terminal.
     lines.append(f"Protected: {repr(known['unit'])[1:-1]}. Neighbours: {_TEXTS[known['neighbours']]}.")
     return "\n".join([*lines, *(f"Part {i}: {own}." for i, own in enumerate(certificate.parts, 1))])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what a file is certified to stay within; return 0, 1 if it is refused, or 2 if it cannot be read.
+
+    Args:
+        arguments: the path of a JSON file: a description, or a receipt, or another object whose field
+            `description` is one.
+    """
+    if len(arguments) != 1:
+        print("Write the path of one JSON file, a receipt or a description.", file=sys.stderr)
+        return 2
+    try:
+        with open(arguments[0], encoding="utf-8") as file:
+            found, wrong = checked(json.load(file, object_pairs_hook=_fields))
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"{arguments[0]} cannot be read: {error}", file=sys.stderr)
+        return 2
+    print(report(found) if found and not wrong else "\n".join(f"Refused: {one}" for one in wrong))
+    return int(bool(wrong))
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a field is there twice")
+    return dict(pairs)
 
 
 def _rounded_up(x: Fraction) -> Decimal:

@@ -67,23 +67,18 @@ class Loss:
 def _mixed(coins: Counted) -> list[tuple[Fraction, Fraction]]:
     """Return bounds of the chances of losses, and the losses, of biased coins together.
 
+    Of n coins i have the loss -loss, and the others loss.
+
     Source:
         Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy".
     """
     found = [(Fraction(1), Fraction(0))]
     for loss, n in coins:
-        chances = _coins(loss, n)
-        found = [(w * v, a + (n - 2 * i) * loss) for w, a in found for i, v in enumerate(chances)]
+        power, whole = -decimal(loss), (1 + (-decimal(loss)).exp()) ** n
+        chances = [math.comb(n, i) * (i * power).exp() / whole for i in range(n + 1)]
+        each = [(widened(v, v), (n - 2 * i) * loss) for i, v in enumerate(chances)]
+        found = [(w * v, a + b) for w, a in found for v, b in each]
     return found
-
-
-def _coins(loss: Fraction, times: int) -> list[Fraction]:
-    """Return bounds of the chances that none, one, ... of biased coins have the loss -loss, others loss."""
-    odds = (-decimal(loss)).exp()
-    chances = [(1 / (1 + odds)) ** times]
-    for i in range(times):
-        chances.append(chances[-1] * odds * (times - i) / (i + 1))
-    return [widened(chance, chance) for chance in chances]
 
 
 def _concentrated_delta(rho: Fraction, epsilon: Fraction) -> Fraction:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from sfumato.certificate.composition import Counted, Loss, k_norm_tail, tail_above, total
 from sfumato.certificate.description import Description, require, take
 
-# A name, two columns, the largest product, how far rounding moves it, and what is then taken off.
+# A name, columns of which it is the product, the largest one, how far rounding moves it, and its centre.
 Product = tuple[str, frozenset[int], Fraction, Fraction, Fraction]
 Numbers = list[tuple[str, Fraction]]  # the largest that one row, or one unit, adds or takes away
-Coordinates = Mapping[str, tuple[Description, Fraction]]  # their statistics, and the largest number of a row
+Moves = Mapping[str, Fraction]  # how far numbers of one group move at most, over their scales
 
 _SUMS = ("row_sums", "cross")  # kinds with products of columns
 _MANY = ("bins", "nodes", "vector")  # kinds of which a group has many numbers
@@ -36,9 +36,8 @@ def boxes(statistic: Description) -> Numbers:
     """Return each coordinate, and the largest number that one row, or one unit, adds or takes away."""
     kind, one = statistic["kind"], statistic.get("one", Fraction(1))
     if kind in _SUMS:
-        columns, products, beside = _sums(statistic)
-        ends = [(name, max(abs(c), abs(math.floor(top + off) - c))) for name, _, top, off, c in products]
-        return [*columns, *ends, *beside]
+        products, beside = _sums(statistic)
+        return [(n, max(abs(c), abs(math.floor(top + off) - c))) for n, _, top, off, c in products] + beside
     if kind == "bins":
         return [(name, one * statistic["weight"]) for name in statistic["names"]]
     if kind == "weighted":
@@ -53,21 +52,22 @@ def boxes(statistic: Description) -> Numbers:
     return [(statistic["name"], statistic.get("radius", one * statistic.get("values", 1)))]
 
 
-def _sums(statistic: Description) -> tuple[Numbers, list[Product], Numbers]:
-    """Return the columns of a row, with half ranges; products of two of them; and what is counted beside."""
+def _sums(statistic: Description) -> tuple[list[Product], Numbers]:
+    """Return the columns of a row, then products of two of them; and what is counted beside."""
     columns, squares = statistic.get("columns", [statistic]), statistic.get("squares")
     pairs = statistic.get("pairs", [squares | {"first": 0, "second": 0}] if squares else [])
-    halves, products = [half_range(column) for column in columns], []
+    halves, zero = [Fraction(half_range(column)) for column in columns], Fraction(0)
+    found = [(own["name"], frozenset([i]), halves[i], zero, zero) for i, own in enumerate(columns)]
     for pair in pairs:
         i, j, bits = pair["first"], pair["second"], pair.get("bits", 0)
         require(i <= j < len(columns), pair["name"], "expected two columns in order")
-        centre = pair["centre"] if squares else columns[i]["square_centre"] if i == j else Fraction(0)
-        largest = Fraction(halves[i] * halves[j], 1 << bits)
-        products.append((pair["name"], frozenset([i, j]), largest, Fraction(bits > 0, 2), centre))
-    require(len({of for _, of, *_ in products}) == len(products), "pairs", "a product is there twice")
+        centre = pair["centre"] if squares else columns[i]["square_centre"] if i == j else zero
+        largest = halves[i] * halves[j] / (1 << bits)
+        found.append((pair["name"], frozenset([i, j]), largest, Fraction(bits > 0, 2), centre))
+    alike = len({of for _, of, *_ in found[len(columns) :]}) < len(pairs)
+    require(not alike, "pairs", "a product is there twice")
     beside = statistic.get("complete", statistic.get("nulls"))
-    sums = [(column["name"], Fraction(half)) for column, half in zip(columns, halves, strict=True)]
-    return sums, products, [(beside["name"], beside["one"])] if beside else []
+    return found, [(beside["name"], beside["one"])] if beside else []
 
 
 def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
@@ -76,13 +76,13 @@ def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fr
     L2 is convex in the square of each column, but for rounding, so largest where each is 0 or at an end. For
     L1 products are at their ends, and a square may be below its centre, within a parabola whose top counts.
     """
-    columns, products, beside = _sums(statistic)
-    ends = [half / scales[name] for name, half in columns]
-    l1, l2, gains = total(ends), Fraction(0), {frozenset([i]): end**2 for i, end in enumerate(ends)}
+    products, beside = _sums(statistic)
+    l1, l2 = Fraction(0), Fraction(0)
+    ends, gains = dict[frozenset[int], Fraction](), dict[frozenset[int], Fraction]()
     for name, of, largest, off, centre in products:
         low, high = ((abs(x - centre) + off) / scales[name] for x in (0, largest))
         most, top = abs(math.floor(largest + off) - centre) / scales[name], largest / scales[name]
-        end = ends[min(of)] if len(of) == 1 else Fraction(0)
+        end = ends.setdefault(of, top)  # of the column, if this is its square
         part = min(end / top / 2, Fraction(1)) if top else Fraction(1)
         l1, l2 = l1 + max(most, low - end * (1 - part) - top * part**2), l2 + low**2
         gains[of] = gains.get(of, 0) + high**2 - low**2
@@ -126,10 +126,9 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
     if kind in _MANY:  # one bin, a node on each level, one entry or all
         many = statistic["levels"] if kind == "nodes" else statistic["length"] if ball == "linf" else 1
         pairs = ((max(pairs)[0], many),)
-    whole, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
-    l1 = whole
+    l1, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
     if kind in _SUMS:
-        l1, l2 = map(min, (whole, l2), _of_sums(statistic, scales))
+        l1, l2 = map(min, (l1, l2), _of_sums(statistic, scales))
     elif ball == "l2":
         l1 *= Fraction(1 + math.isqrt((statistic["length"] << 512) - 1), 1 << 256)  # the root, rounded up
         pairs = ((l1, 1),)
@@ -207,12 +206,13 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         CertificateError: a coordinate has no noise, or noise that hides nothing of its kind.
     """
     noise, statistics = part["noise"], part["statistics"]
-    named = [(name, (statistic, box)) for statistic in statistics for name, box in boxes(statistic)]
-    coordinates, scales = dict(named), noise["scales"]
-    fit = sorted(scales) == sorted(name for name, _ in named)
+    named = [(name, own, box) for own in statistics for name, box in boxes(own)]
+    numbers, scales = {name: own for name, own, _ in named}, noise["scales"]
+    fit = sorted(scales) == sorted(name for name, *_ in named)
     require(fit, "noise.scales", "expected one for each coordinate, which is there once, and no other")
+    moves = {name: limits.corner(own.get("rows"))[0] * box / scales[name] for name, own, box in named}
     if noise["shape"] == "k_norm":
-        return _k_norm(noise, coordinates, limits)
+        return _k_norm(noise, numbers, moves, limits)
     shifts = [shift(statistic, scales) for statistic in statistics]
     if noise["shape"] == "independent":
         return Loss(mu_squared=limits.l2(shifts)) if noise["law"] == "gaussian" else limits.laplace(shifts)
@@ -224,7 +224,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         return pure(len(noise["blocks"]) * limits.laplace(shifts).pure)
     each = limits.l2(shifts) / limits.groups
     if noise["shape"] == "centred_gaussian":
-        return Loss(mu_squared=_centred(noise, coordinates, each, limits))
+        return Loss(mu_squared=_centred(noise, numbers, moves, each, limits))
     return Loss(mu_squared=each * (_levels if "levels" in noise else _series)(noise, limits))
 
 
@@ -233,40 +233,35 @@ def pure(loss: Fraction, times: int = 1, part: int = 2) -> Loss:
     return Loss(((loss, times),), times * loss, times * loss**2 / part)
 
 
-def _moves(names: Sequence[str], noise: Description, of: Coordinates, limits: Bounding) -> list[Fraction]:
-    """Return how far numbers of one group move at most, over their scales."""
-    return [limits.corner(of[n][0].get("rows"))[0] * of[n][1] / noise["scales"][n] for n in names]
-
-
-def _k_norm(noise: Description, coordinates: Coordinates, limits: Bounding) -> Loss:
+def _k_norm(noise: Description, numbers: Description, moves: Moves, limits: Bounding) -> Loss:
     """Return the norm of what a unit adds: the largest number, and how far units are off the count below."""
     order, joint, units = noise["order"], noise["joint"], noise["units"]
-    require(sorted(order) == sorted(coordinates), "noise.order", "expected each coordinate once")
-    statistics = [own for own, _ in coordinates.values()]
-    single = not any(own["kind"] in _MANY for own in statistics)
+    single = not any(own["kind"] in _MANY for own in numbers.values())
     require(single, "noise.shape", "K-norm noise is for single numbers")
     require(not joint or limits.shown, "noise.joint", "one draw for all groups needs public keys")
-    if joint or units:  # else the largest number is the norm, whichever limits the others
-        require(noise["body"] == "cone", "noise.body", "a cube is for noise of each group")
-        _check_limits(order, 1 + units, coordinates)
-    moves = _moves(order, noise, coordinates, limits)
-    norm = max(moves[units:]) + (abs(moves[0] - moves[1]) if units else 0)
+    # Where each group has its own draw, the largest number is the norm, whichever limits the others.
+    counts = 1 + units if joint or units else 0
+    require(not counts or noise["body"] == "cone", "noise.body", "a cube is for noise of each group")
+    _check_limits(order, counts, numbers)
+    norm = max(moves[name] for name in order[units:])
+    norm += abs(moves[order[0]] - moves[order[1]]) if units else 0
     # The norm of rows in several groups is at most that of all of them in one.
-    one = joint or (limits.total_rows and all(own.get("rows") for own in statistics))
+    one = joint or (limits.total_rows and all(own.get("rows") for own in numbers.values()))
     return pure(norm, 1 if one else limits.groups)
 
 
-def _check_limits(order: Sequence[str], counts: int, coordinates: Coordinates) -> None:
+def _check_limits(order: Sequence[str], counts: int, numbers: Description) -> None:
     """Refuse numbers of which the first ones do not limit all that come after them."""
-    require(len(order) >= counts, "noise", "expected a number below units")
+    known = sorted(order) == sorted(numbers) and len(order) >= counts
+    require(known, "noise", "expected each coordinate once, in order, and one below units")
     for place, name in enumerate(order[:counts]):
-        own, rest = coordinates[name][0], [coordinates[other][0] for other in order[place + 1 :]]
+        own = numbers[name]
         if own["kind"] == "unit_sum":
             least = min(own["lower"], Fraction(0)) if own["missing"] else own["lower"]
             count = least >= own["centre"]
         else:
             count = own["kind"] in _COUNTS and name == own["name"]
-        fit = count and all(_limits(own, other) for other in rest)
+        fit = count and all(_limits(own, numbers[other]) for other in order[place + 1 :])
         require(fit, name, "may be negative, or does not limit all numbers after it")
 
 
@@ -277,22 +272,19 @@ def _limits(own: Description, other: Description) -> bool:
     return {"units": True, "rows": rows, "values": rows and sums}.get(own["kind"], own is other)
 
 
-def _centred(noise: Description, coordinates: Coordinates, l2: Fraction, limits: Bounding) -> Fraction:
+def _centred(noise: Description, of: Description, moves: Moves, l2: Fraction, limits: Bounding) -> Fraction:
     """Return the squared distance with a number in common, moved by the t that makes it the least.
 
     It is a parabola of t, and k times what a group of the unit adds to it: the highest of some lines.
     """
-    counts, k, fine = noise["counts"], limits.groups, 1 << noise["fine_bits"]
-    names = [count["name"] for count in counts]
-    known = len({*names}) == len(names) <= 2 and {*names} <= {*coordinates}
-    require(known, "noise.counts", "expected one or two coordinates")
-    _check_limits([*names, *sorted({*coordinates} - {*names})], len(names), coordinates)
-    moves = _moves(names, noise, coordinates, limits)
-    weights = [count["weight"] / noise["scales"][count["name"]] for count in counts]
-    square = 1 / noise["common"] ** 2 + (limits.shown or 0) * sum(w * w for w in weights)
+    k, fine, names = limits.groups, 1 << noise["fine_bits"], [count["name"] for count in noise["counts"]]
+    require(len(names) <= 2, "noise.counts", "expected one or two coordinates")
+    _check_limits([*names, *sorted({*of} - {*names})], len(names), of)
+    each = [(moves[own["name"]], own["weight"] / noise["scales"][own["name"]]) for own in noise["counts"]]
+    square = 1 / noise["common"] ** 2 + (limits.shown or 0) * sum(w * w for _, w in each)
     # A value less twice a slope times t: of 0, of the largest numbers, and where a second count is 0.
-    zero, whole = Fraction(0), total(move * weight for move, weight in zip(moves, weights, strict=True))
-    lines = {(zero, zero), (l2, whole), (moves[0] ** 2, moves[0] * weights[0])}
+    zero, ((first, weight), *_) = Fraction(0), each
+    lines = {(zero, zero), (l2, total(move * w for move, w in each)), (first**2, first * weight)}
     turns = [k * b / square for _, b in lines]
     turns += [(c - d) / (b - e) / 2 for (c, b), (d, e) in combinations(lines, 2) if b != e]
     near = {Fraction(math.floor(t * fine) + i, fine) for t in turns for i in (0, 1)}
