@@ -99,7 +99,7 @@ def test_hostile_sizes() -> None:
             "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e999999999, privacy_unit_column = id) COUNT(*) FROM t"
         )
     for text in ("SELECT \0", "SELECT '\ud800'"):
-        with pytest.raises(SqlError, match="NUL, or half of a pair"):
+        with pytest.raises(SqlError, match="NUL, or half of a surrogate pair"):
             parse(text)
 
 

@@ -122,10 +122,10 @@ def test_a_file_that_did_not_change_is_fetched_once_for_this_user_alone(folder):
 
 NO_FILES = {
     "http://{}/nothing.parquet?signature=3f9": "there is no such file, or no server that answers",
-    "http://zoe:hers-alone@{}/visits.parquet": "has a password in it; leave it out",
-    "s3://bucket/visits.csv?endpoint={}&token=3f9": "an option in its address is none that is known",
-    "az://bucket/visits.parquet?signature=3f9": "what speaks to such servers is not installed",
-    "memory://a=b:c/v.csv": "has a name that is none on this machine",
+    "http://zoe:hers-alone@{}/visits.parquet": "has a password in it. Leave it out",
+    "s3://bucket/visits.csv?endpoint={}&token=3f9": "an option in its address is unknown",
+    "az://bucket/visits.parquet?signature=3f9": "the package for such servers is not installed",
+    "memory://a=b:c/v.csv": "has a name that is not valid on this machine",
 }
 
 
@@ -152,5 +152,5 @@ def check_says(address, says):
 def test_a_file_that_breaks_off_is_not_taken_for_whole(folder):
     with served(folder) as (host, server):
         server.cut, before = True, set(Path(resources.spill_folder()).rglob("*"))
-        check_says(f"http://{host}/visits.csv?signature=3f9", "cannot be fetched")
+        check_says(f"http://{host}/visits.csv?signature=3f9", "cannot be downloaded")
     assert set(Path(resources.spill_folder()).rglob("*")) == before

@@ -124,7 +124,7 @@ def test_public_keys_are_not_those_of_private_elements(by):
     both = (rows, others | "Other rows" >> ToRows(SCHEMA, row_of)) | beam.Flatten()
     keys = {"elements": elements, "rows": rows, "elements of a union": others}[by]
     release = asked.bound(groups=1, rows=1).agg(n=sf.count()).release(epsilon=1)
-    with pytest.raises(QueryError, match="brought by the collection of private rows"):
+    with pytest.raises(QueryError, match="come from the collection of private rows"):
         {"ratings": both, "places": keys} | release
     known = pipeline | "Keys" >> beam.Create(KEYS)
     {"ratings": both, "places": known} | "again" >> release  # was not used up

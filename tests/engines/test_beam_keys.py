@@ -63,7 +63,7 @@ def test_a_plan_holds_for_any_number_of_groups(noise, beyond):
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "no name": (lambda: asked(PLACES), "both need names"),
+    "no name": (lambda: asked(PLACES), "both collections need names"),
     "private rows": (lambda: asked(named("visits", PLACES)), "names 'visits', whose rows are private"),
     "another column": (
         lambda: asked(named("places", pa.schema({"town": pa.string()}))),
@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a collection": (
         lambda: asked(beam.Pipeline(runner="FnApiRunner") | beam.Create(["a"])),
-        "keys= is a collection; say its columns here, keys=sfumato.beam.named",
+        "keys= is a collection, but must give its columns here: keys=sfumato.beam.named",
     ),
 }  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_what_is_no_collection_of_public_keys_is_refused():
 
 def test_private_rows_under_another_name_are_refused():
     rows = beam.Pipeline(runner="FnApiRunner") | beam.Create([])
-    with pytest.raises(QueryError, match="brought by the collection of private rows"):
+    with pytest.raises(QueryError, match="come from the collection of private rows"):
         {"visits": rows, "places": rows} | asked(named("places", PLACES)).release(epsilon=1)
     with pytest.raises(
         QueryError, match=r"\{'visits': \.\.\., 'places': \.\.\.\} | release, not to a PCollection"

@@ -150,7 +150,7 @@ def test_types_that_are_read_in_two_ways_are_refused_before_a_row_is_read(tmp_pa
         pa.array([[(HALF, 1)]], pa.map_(pa.float16(), pa.int8())),
     ):
         pq.write_table(pa.table({"id": [1], "x": values}), tmp_path / "rows.parquet")
-        with pytest.raises(EngineError, match="'x' .* which DuckDB and Arrow read in two ways; cast it"):
+        with pytest.raises(EngineError, match="'x' .* which DuckDB and Arrow read differently. Cast it"):
             sf.scan(str(tmp_path / "rows.parquet"), privacy_unit="id")
 
 

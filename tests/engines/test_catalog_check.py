@@ -44,12 +44,10 @@ def test_rows_that_are_as_declared():
     assert told.startswith(NOT_PRIVATE) and told.startswith("NOT PRIVATE")
     assert "customers: private, 4 rows" in told and "customers: 1 row without id, in no answer" in told
     assert "cities: public, 1 row" in told and "customers.id is unique" in told
-    assert told.endswith("catalog: the rows are as it declares")
+    assert told.endswith("catalog: the rows are as declared")
 
 
-LACKS = (
-    "orders: foreign_keys: CUSTOMER: 2 rows with a value that customers.id lacks: of no unit, in no answer"
-)
+LACKS = "orders: foreign_keys: CUSTOMER: 2 rows with a value that customers.id lacks: they have no unit, and are in no answer"
 AGAIN = "customers.id is not unique (values that come again: 1): a row here has several there"
 CHANGED = [
     ({"age": [-0.001, 5, 6, 7]}, {}, "customers.columns.age: 1 row outside 0 to 120"),
@@ -91,6 +89,6 @@ def test_values_that_do_not_fit_their_type(tmp_path):
     types = {"id": "BIGINT", "age": "INTEGER", "day": "DATE"}
     found = catalog(str(path), types=types).check()
     assert wrong(found) == [
-        f"customers: types: {name}: 1 row with a value that is no {kind}" for name, kind in types.items()
+        f"customers: types: {name}: 1 row with a value that is not {kind}" for name, kind in types.items()
     ]
     assert MARK not in str(found)

@@ -177,7 +177,7 @@ REFUSED = [
     (lambda v, p, r: v.per_unit(n="sum(cost) OVER ()"), "not one aggregate"),
     (lambda v, p, r: v.per_unit(n="count(*)) FROM x --"), "SQL"),
     (lambda v, p, r: v.per_unit(n="sum((SELECT 1))"), "subquery"),
-    (lambda v, p, r: v.per_unit(n="sum(sum(n))"), "not a function of one row"),
+    (lambda v, p, r: v.per_unit(n="sum(sum(n))"), "not a function of a single row"),
     (lambda v, p, r: v.per_unit(n="sum(random())"), "random"),
     (lambda v, p, r: v.per_unit(n="sum(n) FILTER (WHERE count(*) > 1)"), "count_star|count"),
     (lambda v, p, r: r.with_columns(x="random()"), "random"),
@@ -198,7 +198,7 @@ def test_equal_values_that_are_not_the_same_are_no_matter_of_order():
     found = []
     for rows in (days, days.take(list(range(39, -1, -1)))):
         asked = sf.scan(rows, privacy_unit="id")
-        with pytest.raises(QueryError, match="two may be equal and not the same"):
+        with pytest.raises(QueryError, match="values can be equal but not identical"):
             asked.per_unit(m="max(x)")
         found.append(
             rows_of(asked.per_unit(n="count(*)").join(asked, on="id", rows=7).with_columns(t="x::VARCHAR"))

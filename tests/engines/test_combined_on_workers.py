@@ -101,14 +101,14 @@ def test_tables_that_cannot_be_combined_on_workers_are_refused(monkeypatch):
             one.join(other, on="id")
     with pytest.raises(QueryError, match="not read by DuckDB"):
         file.join(here, on="id")
-    with pytest.raises(QueryError, match="each with its privacy unit"):  # rows without one are not public
+    with pytest.raises(QueryError, match="Read all private tables with"):  # rows without one are not public
         here.join(PublicTable(LocalEngine(rows)), on="town")
     with pytest.raises(QueryError, match="not read by stages"):
         owners = sf.scan(rows.schema, privacy_unit="n")
         here._engine.combined(Reached(Part(here._engine, (), None), owners._part, "id", "id", "n"))
     question = chain("a public table", on_workers(0)).bound(rows=1).agg(n=sf.count())
     monkeypatch.setattr(combined_stages, "PUBLIC_BYTES", 10)
-    with pytest.raises(QueryError, match="public tables are larger than 0 MB"):
+    with pytest.raises(QueryError, match="public tables that are read exceed 0 MB"):
         question.table._engine.stages(question.plan(epsilon=1).exact, 2)
 
 
@@ -154,6 +154,6 @@ def test_collections_are_told_apart_by_name():
     one = sf.scan(sfumato.beam.named("a", columns), privacy_unit="id")
     with pytest.raises(QueryError, match=r'need names.*sfumato\.beam\.named\("orders", schema\)'):
         one.join(sf.scan(columns, privacy_unit="id"), on="id")
-    with pytest.raises(QueryError, match="two tables are named 'a'"):
+    with pytest.raises(QueryError, match="two tables have the name 'a'"):
         one.join(sf.scan(sfumato.beam.named("a", columns), privacy_unit="id"), on="id")
     one.join(one.filter("price > 3"), on="id")  # which is the same table

@@ -195,7 +195,7 @@ def test_no_error_has_the_password(tmp_path):
             check_secret(caught.value)
         assert "hunter2" not in repr(catalog) + str(catalog.check())
     for open_source in (lambda s: sf.scan(s, privacy_unit="id"), sf.public):
-        with pytest.raises(EngineError, match="write it as an address") as caught:
+        with pytest.raises(EngineError, match="Write it as an address") as caught:
             open_source("host=127.0.0.1 user=ann Password = hunter2 dbname=shop")
         check_secret(caught.value)
 

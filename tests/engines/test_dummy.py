@@ -201,5 +201,5 @@ def test_made_up_rows_and_real_ones_do_not_meet():
             lambda a, b: a.union(b),
             lambda a, b: a.sql("SELECT id, t.v FROM self JOIN t USING (id)", tables={"t": b}),
         ):
-            with pytest.raises(SfumatoError, match="some of the tables are made up and others not"):
+            with pytest.raises(SfumatoError, match="some private tables are dummy tables and others are not"):
                 mix(one, other)

@@ -147,6 +147,6 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     ):
         kind, text = in_child(look)
         assert kind is RefusalError
-        assert "call sf.scan there" in text
+        assert "Call sf.scan there" in text
     assert in_child(asked.table._engine.progress) is None
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}

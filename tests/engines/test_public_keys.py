@@ -61,7 +61,7 @@ UNFIT = [
     ("float", [0.123456789012], "'0.123456789012', which does not fit float"),
     ("double", [2**53 + 1], "'9007199254740993', which does not fit double"),
     ("tinyint", [1.5], "'1.5', which does not fit tinyint"),
-    ("text", [1, 2], "type int64, but text is text.*give texts, such as '1'"),
+    ("text", [1, 2], "type int64, but text is text.*Give texts, such as '1'"),
     ("text", [1.5], "type double, but text is text"),
     ("day", [datetime.datetime(2020, 1, 1, 5)], "'2020-01-01 05:00:00', which does not fit day"),
     ("price", [decimal.Decimal("0.123")], "does not fit price"),

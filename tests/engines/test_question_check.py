@@ -41,7 +41,7 @@ def test_sql_that_keeps_units_apart():
     assert all(sum(split.units) == 42 for split in found.splits)
     assert 0 < max(found.moved) <= 1
     told = str(found)
-    assert told.startswith("NOT PRIVATE") and "WRONG" not in told and "wherever this looked" in told
+    assert told.startswith("NOT PRIVATE") and "WRONG" not in told and "in all checks" in told
     found = sf.check(opened()[0].bound(rows=9).agg(n=sf.count()), splits=1, removed=1)
     assert found.ok and found.without_unit == 2 and "2 rows of no unit, in no answer" in str(found)
     nobody = sf.scan(ORDERS.slice(0, 0), privacy_unit="id").bound(rows=9).agg(n=sf.count())

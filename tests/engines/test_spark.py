@@ -45,7 +45,7 @@ def question(frame):
 
 def test_parts_of_one_shard_that_came_apart_are_refused():
     batch = pa.table({"shard": pa.array([0, 1, 0], pa.int32()), "data": [b"", b"", b""]}).to_batches()[0]
-    with pytest.raises(EngineError, match="came apart"):
+    with pytest.raises(EngineError, match="were separated"):
         for _, parts in _by_shard(iter([batch])):
             list(parts)
 
@@ -227,7 +227,7 @@ def test_a_worker_with_another_duckdb_says_so():
         lambda: list(stages.totals([])),
         lambda: list(stages.merged(0, [], 9)),
     ):
-        with pytest.raises(EngineError, match="install the same version") as told:
+        with pytest.raises(EngineError, match="Install the same version") as told:
             run()
         assert "a worker has DuckDB" in str(failed(told.value))
 
@@ -320,7 +320,9 @@ def test_what_stops_at_a_row_is_not_quoted(spark, what):
     asked = table.bound(rows=1).agg(s=sf.sum("x", lower=0, upper=5))
     top = table.top("x", k=1).release(epsilon=1, delta=1e-6)
     for run in (lambda: asked.release(epsilon=1), top.to_arrow):
-        with pytest.raises(EngineError, match="^release: Spark's job failed at .*text is left out") as raised:
+        with pytest.raises(
+            EngineError, match="^release: Spark's job failed with .*text is left out"
+        ) as raised:
             run()
         assert PRIVATE not in chain(raised.value)
     with pytest.raises(RefusalError, match="being drawn, or failed"):

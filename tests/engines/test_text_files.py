@@ -135,10 +135,10 @@ def test_what_is_suggested_is_what_was_used(tmp_path):
 
 WRONG = {
     "no column": ({"y": "DOUBLE"}, "there is no column 'y'.*The columns are: id, d"),
-    "more than a type": ({"d": "INT); DROP TABLE t"}, "no type"),
+    "more than a type": ({"d": "INT); DROP TABLE t"}, "not a type"),
     "of JSON": ({"d": "STRUCT(a INT)"}, "only columns of JSON have"),
     "twice": ({"d": "INT", "D": "INT"}, "twice"),
-    "no format": ({"d": "DATE %d/%Q/%Y"}, "no format of strptime"),
+    "no format": ({"d": "DATE %d/%Q/%Y"}, "not a format of strptime"),
     "a number's format": ({"d": "BIGINT %d"}, "only DATE, TIME and TIMESTAMP have a format"),
 }
 
@@ -215,7 +215,7 @@ def test_encodings_that_are_none(tmp_path):
     with pytest.raises(EngineError, match="header.*not UTF-8, in column 2. Write encoding='latin-1'"):
         DuckDBEngine.open(path, types={"id": "BIGINT"})
     for name in ("latin-one", "utf-7", "cp037", "", 3):
-        with pytest.raises(QueryError, match="which is no encoding of CSV"):
+        with pytest.raises(QueryError, match="which is not an encoding for CSV"):
             sf.scan(path, privacy_unit="id", encoding=name)
 
 
@@ -225,7 +225,7 @@ def test_files_have_layouts_of_their_own(tmp_path):
     found = opened(str(tmp_path / "*.csv"), {"id": "BIGINT", "v": "BIGINT"})
     assert found == ({"id": "BIGINT", "v": "BIGINT"}, ["(1, 2)", "(3, 4)"])
     (tmp_path / "b.csv").write_text("id,w\n4,3\n")
-    with pytest.raises(EngineError, match="give all files one header"):
+    with pytest.raises(EngineError, match="Give all files the same header"):
         DuckDBEngine.open(str(tmp_path / "*.csv"))
 
 
@@ -245,7 +245,7 @@ def test_forms_of_files(tmp_path):
     for text in ('[\n{"id":1}]', ' [{"id":1}]', '{\n"id":1}'):
         (tmp_path / "rows.json").write_text(text)
         for types in (None, {"id": "BIGINT"}):
-            with pytest.raises(EngineError, match="one JSON object a line"):
+            with pytest.raises(EngineError, match="JSON with one object on each line"):
                 sf.scan(tmp_path / "rows.json", privacy_unit="id", types=types)
 
 

@@ -210,6 +210,6 @@ def test_tables_that_are_joined_are_read_in_one_zone():
         found = [row["name"] for b in table._engine.statistics(exact, 9) for row in b.to_pylist()]
         assert found == shown
     with pytest.raises(
-        QueryError, match=r"several time zones, Europe/Berlin and UTC; give each scan\(\.\.\.\)"
+        QueryError, match=r"time zones, Europe/Berlin and UTC. Give each scan..... the same timezone="
     ):
         table_of(HOURS, timezone="Europe/Berlin").join(table_of(HOURS), on="id")

@@ -61,7 +61,7 @@ FAULTS = [
     Fault("a batch of groups is cut as its parts come", NOISE,
           "return regular(self.stages.merged(shard, payloads, rows), rows)", "return self.stages.merged(shard, payloads, rows)", "tests/engines/test_work.py"),
     Fault("a worker that stops quotes rows", NOISE,
-          'f"a worker stopped at {with_article(kind)}, whose text is left out, as it may quote rows"', 'f"a worker stopped at {kind}: {error}"', f"{HERE}test_spark.py::test_what_workers_say_before_a_row_is_told_and_nothing_else"),
+          'f"a worker failed with {with_article(kind)} (its text is left out, as it may quote rows)"', 'f"a worker failed with {kind}: {error}"', f"{HERE}test_spark.py::test_what_workers_say_before_a_row_is_told_and_nothing_else"),
     Fault("the noise of the largest groups does not follow from them", NOISE,
           "drawn = self.measurement.draw(exact, self._words(batch))\n            yield from", "drawn = self.measurement.draw(exact, self._words(batch.slice(0, 0)))\n            yield from",
           f"{TOP}test_workers_draw_what_one_machine_draws"),

@@ -82,7 +82,7 @@ class Catalog(Declarations):
         """
         declared = self.declaration(name)
         if not declared.public:
-            raise QueryError(f"{declared.where}: the table is private; open it with catalog.table({name!r})")
+            raise QueryError(f"{declared.where}: the table is private. Open it with catalog.table({name!r})")
         return opened_public(
             declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory
         )

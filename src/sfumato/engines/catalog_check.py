@@ -24,8 +24,8 @@ from sfumato.query.schema import FLOATS
 from sfumato.sql_text import identifier
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: these are exact counts of rows, for the owner of the tables alone. Do not publish them, "
-    "and choose no bound, domain or limit by them: declare what is known without the data."
+    "NOT PRIVATE: these are exact counts of rows, for the owner of the tables only. Do not publish "
+    "them, and do not choose bounds, domains or limits by them."
 )
 
 
@@ -76,7 +76,7 @@ class CatalogCheck(TextCard):
         lines = [f"{'WRONG' if f.wrong else 'ok   '} {f.where}: {f.text}" for f in self.findings]
         wrong = sum(finding.wrong for finding in self.findings)
         contradicts = "contradicts" if wrong == 1 else "contradict"
-        told = "the rows are as it declares" if self.ok else f"{wrong} of these {contradicts} it"
+        told = "the rows are as declared" if self.ok else f"{wrong} of these {contradicts} it"
         return "\n".join([NOT_PRIVATE, "", *lines, "", f"{self.catalog}: {told}"])
 
 
@@ -97,7 +97,7 @@ def checked(catalog: Declarations) -> CatalogCheck:
             findings.append(Finding(table.where, str(error).removeprefix(f"{table.where}: "), True))
             continue
         if not isinstance(engine, DuckDBEngine):
-            text = f"rows of {engine.name} are not read here; check them where they are"
+            text = f"rows of {engine.name} cannot be read here. Check them where they are"
             findings.append(Finding(table.where, text, False))
             continue
         engines[table.name] = engine
@@ -170,7 +170,7 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
         if lost := there - typed:
             type_name = engine.schema()[name].type_name
             yield Finding(
-                f"{table.where}: types: {name}", f"{_rows(lost)} with a value that is no {type_name}", True
+                f"{table.where}: types: {name}", f"{_rows(lost)} with a value that is not {type_name}", True
             )
 
 
@@ -191,12 +191,15 @@ def _of_foreign_key(
     once = f"SELECT {quoted} AS k, count(*) AS n FROM {{}} WHERE {quoted} IS NOT NULL GROUP BY {quoted}"
     ((twice,),) = _ask(there, f"SELECT count(*) FROM ({once}) WHERE n > 1")
     text = (
-        f"{key.table}.{name} is not unique (values that come again: {twice:,}): a row here has several there"
+        f"{key.table}.{name} is not unique ({twice:,} values are repeated): a row here has "
+        "several owners there"
     )
     yield Finding(where, text if twice else f"{key.table}.{name} is unique", twice > 0)
     keys = _arrow(there, f"SELECT DISTINCT {quoted} AS k FROM {{}} WHERE {quoted} IS NOT NULL")
     lost = _outside(here, column, keys.rename_columns([column]))
-    text = f"{_rows(lost)} with a value that {key.table}.{name} lacks: of no unit, in no answer"
+    text = (
+        f"{_rows(lost)} with a value that {key.table}.{name} lacks: they have no unit, and are in no answer"
+    )
     yield Finding(where, text, lost > 0)
     quoted = identifier(column)
     ((empty,),) = _ask(here, f"SELECT count(*) FROM {{}} WHERE {quoted} IS NULL")
@@ -223,8 +226,8 @@ def _of_owners(
     ((several, most),) = _ask(owners._engine, f"SELECT count(*) FILTER (WHERE n > 1), max(n) FROM ({units})")
     if several:
         text = (
-            f"{several:,} of these values are of several {owners.unit}, up to {most:,}: rows that have them "
-            "count for each, and are protected so many times less"
+            f"{several:,} of these values belong to several {owners.unit}, up to {most:,}: rows "
+            "with them count for each, which divides their protection"
         )
         yield Finding(where, text, True)
 

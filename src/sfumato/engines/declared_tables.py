@@ -128,7 +128,7 @@ def unlike(here: Column, there: Column, column: str, name: str) -> str | None:
     """Return why a declared foreign key's type does not fit its key's; else None."""
     if alike(here, there):
         return None
-    return f"{column} is {here.type_name}, but {name} is {there.type_name}; give both one type"
+    return f"{column} is {here.type_name}, but {name} is {there.type_name}. Give both the same type"
 
 
 def _owned(
@@ -139,8 +139,8 @@ def _owned(
     with said_where(declared):
         if owners._engine.name != engine.name:
             raise CatalogError(
-                f"foreign_keys: rows of {key.table} are read by {owners._engine.name}, and these by "
-                f"{engine.name}; private tables are all read by one"
+                f"foreign_keys: {owners._engine.name} reads the rows of {key.table}, and "
+                f"{engine.name} these. Read all private tables with the same engine"
             )
         column = spelled(engine, key.column, "foreign_keys")
         name = spelled(owners._engine, key.key, f"foreign_keys: {key.table}")
@@ -149,8 +149,8 @@ def _owned(
             taken.discard(column.casefold())  # whose place the unit takes, with the same values
         if unit.casefold() in taken:
             raise CatalogError(
-                f"foreign_keys: the privacy unit of {key.table} comes as a column {unit!r}, but one here has "
-                "that name; rename it in the source, or in a view"
+                f"foreign_keys: the privacy unit of {key.table} becomes a column {unit!r}, but "
+                "there is a column of that name here. Rename it in the source, or in a view"
             )
         for one, schema in ((column, engine.schema()), (name, owners.schema)):
             if one != owners.unit:
@@ -243,8 +243,8 @@ def _check_types(engine: Engine[Any], types: Mapping[str, str]) -> None:
         found = engine.schema()[spelled(engine, name, "types")].type_name
         if found != kind:
             raise CatalogError(
-                f"types: {name!r} is declared {kind}, but is {found} in the source, which has types of its "
-                "own: write that, or leave it out"
+                f"types: {name!r} is declared {kind}, but is {found} in the source. Write that "
+                "type, or leave it out, because the source declares its own"
             )
 
 
@@ -268,9 +268,9 @@ def _check_column(engine: Engine[Any], declared: TableDeclaration, column: Colum
         typed = ""
         if kind == "VARCHAR" and takes_types(declared.source):
             types = dict(getattr(engine, "inferred_types", None) or declared.types or {}) | {name: "DOUBLE"}
-            typed = f"; or, if its texts are numbers, declare {as_toml(types)}"
+            typed = f", or, if its texts are numbers, declare {as_toml(types)}"
         raise CatalogError(
-            f"{where}: only numbers have bounds, but the column is {kind}; leave them out{typed}"
+            f"{where}: only numbers have bounds, but the column is {kind}. Leave them out{typed}"
         )
     if column.domain is not None:
         check_flat(f"{where}: domain", name, schema, "in the source")
@@ -342,8 +342,8 @@ def _columns(catalog: Declarations, one: TableDeclaration) -> tuple[dict[str, st
     if guesses(one.source):
         opened = f"catalog.{'public' if one.public else 'table'}({one.name!r})"
         raise CatalogError(
-            f"{one.where}: its types would be guessed from rows, and made-up rows follow from declarations "
-            f"alone. Declare the types that {opened}.notes says"
+            f"{one.where}: its types would be inferred from rows, but dummy rows depend on "
+            f"declarations only. Declare the types in {opened}.notes"
         )
     try:
         schema = without_unit(replace(one, source=without_rows(one.source))).schema()

@@ -151,9 +151,7 @@ class DistributedEngine:
         """Return a distributed engine on rows that reach their units by a foreign key."""
         owners = how.owners.engine
         if not isinstance(owners, DistributedEngine) or owners.name != self.name:
-            raise QueryError(
-                f"foreign_keys: the table that is named is not read by {self.name}, as this one is"
-            )
+            raise QueryError(f"foreign_keys: the referenced table is not read by {self.name}, as this one is")
         parts = replace(how.part, engine=self._local), replace(how.owners, engine=owners._local)
         local = self._local.combined(replace(how, part=parts[0], owners=parts[1]))
         # A catalog opens the two as they are: the owners are one table, without steps.
@@ -201,8 +199,9 @@ class DistributedEngine:
     def contributions(self, asked: Contributions) -> Contributed:
         """Refuse an analysis of rows that workers hold."""
         raise QueryError(
-            f"analyze: the rows are read by {self.name}, and an analysis looks at them in one place; write "
-            "them, or all rows of a random sample of units, to Parquet, and ask the same of sf.scan of that"
+            f"analyze: {self.name} reads the rows, but an analysis needs them in one place. Write "
+            "them, or all rows of a random sample of units, to Parquet, and call analyze on sf.scan "
+            "of that file"
         )
 
     def for_analysts(self) -> Self:
@@ -225,7 +224,7 @@ class DistributedEngine:
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
         """Return a DuckDB engine on made-up rows with the distributed columns."""
         if self._leaves:
-            raise QueryError("dummy: this table is made of others; take dummy tables of these before that")
+            raise QueryError("dummy: this table is made from other tables. Make dummy tables of those first")
         return self._local.dummy(making, unit, known)
 
     @property
@@ -259,8 +258,9 @@ class DistributedEngine:
         engines = [part.engine for _, part in how.parts]
         if not all(isinstance(engine, DuckDBEngine) for engine in engines):
             raise QueryError(
-                f"a SELECT of public tables alone is computed in this process: open them with sf.public of a "
-                f"file or an Arrow table, not of {self.name}, or make that table there before sf.public"
+                f"a SELECT of public tables is computed in this process, but {self.name} reads one "
+                "of them. Open them with sf.public of a file or an Arrow table, or compute the table "
+                "before sf.public"
             )
         return next((e for e in engines if isinstance(e, DuckDBEngine)), self._local).combined(how)
 
@@ -320,8 +320,8 @@ class DistributedEngine:
         else:
             other = getattr(engine, "name", type(engine).__name__)
             raise QueryError(
-                f"a table that {other} reads cannot be combined with a private one of {self.name}: private "
-                f"tables are all {self.name}'s, each with its privacy unit; open public ones with sf.public"
+                f"a table of {other} cannot be combined with a private one of {self.name}. Read "
+                f"all private tables with {self.name}, and open public ones with sf.public"
             )
         named = _relations.setdefault(engine, {})
         relation = named.setdefault(part.unit, f"sfumato_sent_{next(_numbers)}")
@@ -331,8 +331,8 @@ class DistributedEngine:
         """Refuse a release on workers before anything is read, drawn or charged."""
         if plan.sampling:
             raise QueryError(
-                f"sampling=True: a release on {plan.query.engine} gives error bars of the noise alone; leave "
-                "it out, or ask the table in a file"
+                f"sampling=True: a release on {plan.query.engine} has error bars for the noise "
+                "only. Leave sampling out, or query the table in a file"
             )
         self._refuse(unsafe_words)
         self._check_joined_rows()
@@ -361,7 +361,7 @@ class DistributedEngine:
     def _refuse(self, unsafe_words: Words | None) -> None:
         """Refuse known noise: workers derive it from a secret of the release."""
         if unsafe_words is not None:
-            expected = f"left out on {self.name}, whose workers draw the noise"
+            expected = f"left out on {self.name}, because its workers draw the noise"
             raise ParameterError("unsafe_words", unsafe_words, expected)
 
 

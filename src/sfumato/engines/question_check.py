@@ -203,8 +203,8 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
 
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: this was computed from exact rows, for the owner of the tables alone. Do not publish it, "
-    "and choose no bound or limit by it."
+    "NOT PRIVATE: this was computed from exact rows, for the owner of the tables only. Do not "
+    "publish it, and do not choose bounds or limits by it."
 )
 SPLITS, REMOVED = 3, 10
 # How many tables get more rows of one unit, one at a time, and how many more.
@@ -233,9 +233,9 @@ class Split(TextCard):
     def __str__(self) -> str:
         halves = f"{self.units[0]:,} and {_many(self.units[1], 'unit')}"
         if not self.differing_rows:
-            return f"{halves}, each by itself, have the same rows, bit for bit"
+            return f"{halves}, each alone, have the same rows, bit for bit"
         differ = f"{_many(self.differing_rows, 'row')} of {_many(self.differing_units, 'unit')}"
-        return f"{halves}: {differ} differ from those that are made of all rows"
+        return f"{halves}: {differ} differ from those computed from all rows"
 
 
 @dataclass(frozen=True, repr=False)
@@ -268,10 +268,13 @@ class Reordering(TextCard):
             return f"{self.change}: {'all other units have ' * self.most}the same rows, bit for bit"
         if not self.differing_rows:
             if self.moved == inf:
-                return f"{self.change}: the query fails there and not here, or here and not there"
-            return f"{self.change}: exact numbers move by {float(self.moved):.3g} times what one unit may"
+                return f"{self.change}: the query fails in only one of the two cases"
+            return (
+                f"{self.change}: exact numbers move by {float(self.moved):.3g} times what one unit "
+                "may contribute"
+            )
         differ = f"{_many(self.differing_rows, 'row')} of {_many(self.differing_units, 'unit')} differ"
-        return f"{self.change}: {differ}, though what these units brought is the same"
+        return f"{self.change}: {differ}, though the rows of these units are the same"
 
 
 @dataclass(frozen=True, repr=False)
@@ -317,9 +320,9 @@ class QuestionCheck(TextCard):
         if not self.units:
             told = "no row has a privacy unit, so there is nothing to check"
         elif self.ok:
-            told = "every unit's rows follow from its own rows and public tables, wherever this looked"
+            told = "every unit's rows depend only on its own rows and public tables, in all checks"
         else:
-            told = "this question does NOT keep privacy units apart: release nothing, and report it"
+            told = "this question does NOT keep privacy units apart. Release nothing, and report it"
         return "\n".join([*lines, "", told])
 
     def _told_rows(self) -> str:
@@ -331,12 +334,12 @@ class QuestionCheck(TextCard):
         most, wrong = f"{float(max(self.moved)):.3g}", sum(by > 1 for by in self.moved)
         if fails := sum(by == inf for by in self.moved):
             of = f"for {fails} of {_many(len(self.moved), 'unit')}"
-            return f"{of}, it decides whether the query fails; an answer and a failure tell them apart"
+            return f"{of}, it decides whether the query fails, which an answer would reveal"
         if wrong:
             of = f"for {wrong} of {_many(len(self.moved), 'unit')}"
-            return f"{of}, exact numbers move by up to {most} times what the noise is made for"
+            return f"{of}, exact numbers move by up to {most} times what the noise covers"
         of = f"for {_many(len(self.moved), 'unit')}, one at a time"
-        return f"{of}, exact numbers move by at most {most} of what the noise is made for"
+        return f"{of}, exact numbers move by at most {most} of what the noise covers"
 
 
 def checked(
@@ -359,8 +362,8 @@ def checked(
     engine = question.table._engine
     if not isinstance(engine, DuckDBEngine):
         raise QueryError(
-            f"check: rows are looked at in this process, and those of {engine.name} are with workers; ask on "
-            "a file, or on an Arrow table of some units with all their rows"
+            f"check: rows are checked in this process, but workers read those of {engine.name}. "
+            "Check a file, or an Arrow table of some units with all their rows"
         )
     engine.check_shown("check")
     part, salt = Part(engine, question.table._steps, question.table.unit), secrets.randbits(64)
@@ -647,23 +650,22 @@ def check(
     if isinstance(asked, Question):
         given = tables, catalog, types, memory_limit, threads, temp_directory
         if any(one is not None for one in given):
-            raise QueryError("check: a question has its tables already; leave the others out")
+            raise QueryError("check: a question already has its tables. Leave the other arguments out")
         # How far one unit moves exact numbers has nothing to do with the budget.
         options: dict[str, Any] = {"epsilon": 1, "delta": "1e-6" if asked.query.private_groups else 0}
         return checked(asked, asked.plan(**options), splits, removed, progress)
     if not isinstance(asked, str):
-        raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) gives")
+        raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) returns")
     limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
     found = ask(asked, tables, catalog, types, limits)
     if found.query.companions:
         raise QueryError(
-            f"check: the text has {len(found.queries)} private SELECTs, each of which is a question of its "
-            "own; check them one by one"
+            f"check: the text has {len(found.queries)} private SELECTs, each a question of its own. "
+            "Check them one by one"
         )
     (question,) = found.questions
     if not isinstance(question, Question):
         raise QueryError(
-            "check: the largest groups have no limits to be checked; check COUNT(DISTINCT unit) of the same "
-            "groups"
+            "check: the largest groups have no limits to check. Check COUNT(DISTINCT unit) of the same groups"
         )
     return checked(question, question.plan(**found.query.release_options), splits, removed, progress)

@@ -160,8 +160,8 @@ class Asked:
         """
         if any(one.largest is not None for one in self.queries):
             raise QueryError(
-                "diagnostics: the largest groups are drawn without limits, of which there would be nothing "
-                "to tell; leave them out"
+                "diagnostics: the largest groups are drawn without limits, so there is no bias to "
+                "estimate. Leave diagnostics out"
             )
         first, *companions = (replace(one, diagnostics=one.diagnostics or share) for one in self.queries)
         return replace(self, query=replace(first, companions=tuple(companions)))
@@ -255,8 +255,9 @@ class Asked:
         assert query.outside is not None
         if not all(isinstance(question._engine, DuckDBEngine) for question in questions):
             raise SqlError(
-                "this text computes with released tables, which is done where rows are read in this process; "
-                "ask for keys and aggregates alone, and compute with what comes back, as spark.sql does"
+                "this text computes with released tables, which needs rows that are read in this "
+                "process. Query keys and aggregates only, and compute with the result, for example "
+                "with spark.sql"
             )
         planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
         read = {name: self.public[name] for name in query.outside.public}
@@ -370,7 +371,7 @@ def asking(
         if not isinstance(catalog, Declarations):
             raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
         if tables or types is not None:
-            message = "sql: catalog= says what tables there are, and their types; leave the others out"
+            message = "sql: catalog= gives the tables and their types. Leave the other arguments out"
             raise QueryError(message)
         declared: Any = catalog
 
@@ -422,8 +423,9 @@ def check_no_secret(text: object) -> None:
     parts = re.findall(r"""'[^']*'?|"[^"]*"?|[^'"]+""", written)
     if any(_SECRET.search(part.partition("://")[2]) for part in parts):
         raise SqlError(
-            "the text has the address of a database with its user in it, which errors and explanations "
-            "would show: give it a name, tables={'orders': 'postgresql://...'}, or a catalog"
+            "the text has the address of a database with its user in it, which errors and "
+            "explanations would show. Give it a name, tables={'orders': 'postgresql://...'}, or use "
+            "a catalog"
         )
 
 
@@ -435,7 +437,7 @@ def zone_of(query: SqlQuery, timezone: str | None) -> str | None:
     """
     if timezone is not None and query.timezone is not None:
         raise QueryError(
-            "sql: the time zone is given twice, in OPTIONS (timezone = ...) and beside the text; keep one"
+            "sql: the time zone is given both in OPTIONS (timezone = ...) and as timezone=. Keep one"
         )
     return timezone if query.timezone is None else query.timezone
 
@@ -483,7 +485,7 @@ def of_tables(
             remedy = f"did you mean {near!r}?" if near else f"say what it is: {given}"
             raise SqlError(f"FROM names {name!r}, which is neither a file nor a table; {remedy}")
     if types is not None and any(one.types is not None for one in queries):
-        raise QueryError("sql: types are given twice, in OPTIONS (types = ...) and beside the text; keep one")
+        raise QueryError("sql: types are given both in OPTIONS (types = ...) and as types=. Keep one")
 
     def opened(one: SqlQuery, name: str, unit: str) -> Any:
         name, zone = own_name(name, sources), zone_of(one, timezone)
@@ -492,8 +494,8 @@ def of_tables(
         declared = one.types if types is None else types
         if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
             raise ColumnError(
-                f"the privacy unit is made of {' and '.join(one.unit_parts)}, and is the column "
-                f"{spelled(one.privacy_unit_column)} of {shown(name)}; it cannot be {spelled(unit)}"
+                f"the privacy unit of {shown(name)} is made of {' and '.join(one.unit_parts)}, in "
+                f"the column {spelled(one.privacy_unit_column)}. It cannot be {spelled(unit)}"
             )
         return scan(
             sources.get(name, name),

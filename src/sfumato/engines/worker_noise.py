@@ -167,7 +167,7 @@ def stopped(error: Exception) -> EngineError:
     """Return the error of a worker that stopped, without a text that may quote rows."""
     kind = type(error).__name__
     return EngineError(
-        f"a worker stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
+        f"a worker failed with {with_article(kind)} (its text is left out, as it may quote rows)"
     )
 
 

@@ -79,16 +79,16 @@ class Secret(ABC):
         except EngineError as error:
             if self.fingerprint is None:
                 raise QueryError(
-                    f"{error}. Where this program may not read the secret, give fingerprint=..., which "
-                    f"{type(self).__name__}(...).taken() tells where it can be read"
+                    f"{error}. If this program may not read the secret, pass fingerprint=..., from "
+                    f"{type(self).__name__}(...).taken() where it can be read"
                 ) from None
             if not _FINGERPRINT.fullmatch(str(self.fingerprint)):
                 raise QueryError(
-                    f"{self.place}: fingerprint=... is not what {type(self).__name__}(...).taken() tells"
+                    f"{self.place}: fingerprint=... is not what {type(self).__name__}(...).taken() returns"
                 ) from None
             return self
         if self.fingerprint not in (None, mark):
-            raise QueryError(f"{self.place}: the secret is another than the one of fingerprint=...")
+            raise QueryError(f"{self.place}: the secret does not match fingerprint=...")
         return replace(self, fingerprint=mark)
 
     def _key(self, release: bytes) -> bytes:
@@ -104,8 +104,9 @@ class Secret(ABC):
             secret = self._checked()
             if _mark(secret) != self.fingerprint:
                 raise EngineError(
-                    f"{self.place}: this worker has another secret than the one the release was made with, "
-                    "and would draw other noise; give all workers the same, as long as its pipeline may run"
+                    f"{self.place}: this worker's secret differs from the one the release was made "
+                    "with, so it would draw other noise. Give all workers the same secret for as "
+                    "long as the pipeline can run"
                 )
             _found[self.fingerprint] = secret
         return hmac.digest(secret, b"sfumato release " + release, "sha256")
@@ -131,8 +132,8 @@ class Secret(ABC):
         secret = self.read()
         if not isinstance(secret, bytes) or len(secret) < BYTES or _guessable(secret):
             raise EngineError(
-                f"{self.place}: what is there is not {BYTES} secret random bytes or more, such as "
-                "secrets.token_bytes(32); a text, or what is counted up, can be guessed by its fingerprint"
+                f"{self.place}: it does not hold {BYTES} or more secret random bytes, such as "
+                "secrets.token_bytes(32). A text or a counter could be guessed from its fingerprint"
             )
         return secret
 
@@ -227,7 +228,7 @@ class FileSecret(Secret):
             why = getattr(error, "strerror", "no file can have this name")
             raise EngineError(f"{self.place}: it cannot be read ({why})") from None
         if text is None:
-            raise EngineError(f"{self.place}: it is no plain file")
+            raise EngineError(f"{self.place}: it is not a regular file")
         check_private(status, self.place)
         return _unhexed(text, self.place)
 
@@ -257,7 +258,7 @@ class CallableSecret(Secret):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise _no_place("function", self.function, "function without arguments that fetches the secret")
+            raise _no_place("function", self.function, "a function without arguments that returns the secret")
 
     def read(self) -> bytes:
         """Call the function.
@@ -306,7 +307,7 @@ def _opened(path: str, flags: int) -> int:
 
 def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -> None:
     """Refuse a place that is no name or path, or that seems to be the secret itself."""
-    asked = f"{argument} of what holds the secret"
+    asked = f"{argument} of the secret"
     text = _text(given) if isinstance(given, kinds) else None
     if text is None:
         raise _no_place(argument, given, asked)
@@ -349,7 +350,7 @@ def _is_text(data: bytes) -> bool:
 def _unhexed(text: str, place: str) -> bytes:
     found = _digits(text)
     if found is None:
-        raise EngineError(f"{place}: what is there is not hexadecimal digits")
+        raise EngineError(f"{place}: it does not hold hexadecimal digits")
     return found
 
 

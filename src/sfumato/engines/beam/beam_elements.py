@@ -43,13 +43,15 @@ def in_one_window(part: object) -> WindowedValue:
 def check_collection(rows: object) -> None:
     """Refuse a Beam collection with windows, a trigger or no end."""
     if not isinstance(rows, beam.PCollection):
-        raise QueryError(f"Beam: a release is of one collection, not of {with_article(type(rows).__name__)}")
+        raise QueryError(
+            f"Beam: a release needs one collection, but this is {with_article(type(rows).__name__)}"
+        )
     # A trigger gives several panes: a second look at the same people, or at some of their rows alone.
     if not rows.windowing.is_default() or not rows.is_bounded:
         raise QueryError(
-            "Beam: the collection has windows, a trigger or no end. A unit's limits hold for a whole "
-            "release, which is given out once; put beam.WindowInto(beam.window.GlobalWindows()), without "
-            "a trigger or allowed lateness, before it, and release one bounded collection"
+            "Beam: the collection has windows, a trigger or no end, but a unit's limits hold for a "
+            "whole release. Put beam.WindowInto(beam.window.GlobalWindows()) before it, without a "
+            "trigger or allowed lateness, and release one bounded collection"
         )
 
 
@@ -204,8 +206,8 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         given = named_column(batch, field.name)
         if given is None:
             raise QueryError(
-                f"group_by: the public keys of {self._of!r} have no column {field.name!r}, but "
-                f"{batch.schema.names}"
+                f"group_by: the public keys of {self._of!r} have no column {field.name!r}. They "
+                f"have {batch.schema.names}"
             )
         column = sanitized(arrow_column(given, field.type, len(batch)))
         # Codes that stand for NULL are none themselves.
@@ -218,8 +220,8 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         if lost.any():
             found = shown(value(int(lost.argmax())))
             raise QueryError(
-                f"group_by: the public keys of {self._of!r} hold {found}, which does not fit {field.name} "
-                f"({field.type})"
+                f"group_by: the public keys of {self._of!r} are {found}, which does not fit "
+                f"{field.name} ({field.type})"
             )
         return column
 

@@ -107,14 +107,16 @@ class BeamEngine(DistributedEngine):
         brought = [leaf.engine for leaf in made.tables.values() if isinstance(leaf.engine, BeamEngine)]
         if any(one.collection is None for one in brought):
             raise QueryError(
-                "Beam: tables that are combined need names, by which the pipeline brings their rows; write "
-                'sf.scan(sfumato.beam.named("orders", schema), ...)'
+                "Beam: tables that are combined need names, under which the pipeline passes their "
+                'rows. Write sf.scan(sfumato.beam.named("orders", schema), ...)'
             )
         of_leaves = [leaf.engine for leaf in made._leaves if isinstance(leaf.engine, BeamEngine)]
         names = [one.collection for one in of_leaves]
         # Of one by whose keys others reach their units, each question has another engine.
         if twice := {n for n in names if names.count(n) > 1} | _unlike(brought):
-            raise QueryError(f"Beam: two tables are named {min(map(str, twice))!r}; give each its own name")
+            raise QueryError(
+                f"Beam: two tables have the name {min(map(str, twice))!r}. Give each its own name"
+            )
         return made
 
     def public_keys(
@@ -128,9 +130,9 @@ class BeamEngine(DistributedEngine):
         """
         if type(values).__module__.startswith("apache_beam."):
             raise QueryError(
-                "group_by: keys= is a collection; say its columns here, "
-                'keys=sfumato.beam.named("places", pa.schema({"place": pa.string()})), and bring it with the '
-                'rows: {"visits": rows, "places": collection} | release'
+                "group_by: keys= is a collection, but must give its columns here: "
+                'keys=sfumato.beam.named("places", pa.schema({"place": pa.string()})). Pass the '
+                'collection with the rows: {"visits": rows, "places": collection} | release'
             )
         if not isinstance(values, pa.Schema):
             return super().public_keys(keys, values, steps)
@@ -139,14 +141,14 @@ class BeamEngine(DistributedEngine):
         names = [one.collection for one in private if isinstance(one, BeamEngine)]
         if there.collection is None or None in names:
             raise QueryError(
-                "group_by: keys= is a schema, of a collection that the pipeline brings beside the rows, so "
-                'both need names: sf.scan(sfumato.beam.named("visits", schema), ...), '
-                'keys=sfumato.beam.named("places", ...)'
+                "group_by: keys= is a schema, so the pipeline passes the keys in a collection, and "
+                'both collections need names. Write sf.scan(sfumato.beam.named("visits", schema), '
+                '...) and keys=sfumato.beam.named("places", ...)'
             )
         if there.collection in names:
             raise QueryError(
-                f"group_by: keys= names {there.collection!r}, whose rows are private: each of their keys "
-                "would be shown; name a collection of keys that are public knowledge"
+                f"group_by: keys= names {there.collection!r}, whose rows are private, but each key "
+                "is shown. Name a collection of public keys"
             )
         if sorted(there.schema()) != sorted(keys):
             raise QueryError(
@@ -156,14 +158,16 @@ class BeamEngine(DistributedEngine):
         for key in keys:
             if not alike(there.schema()[key], schema[key]):
                 raise QueryError(
-                    f"group_by: keys= has {key} as {there.schema()[key].type_name}, but the column is "
-                    f"{schema[key].type_name}; declare the same type"
+                    f"group_by: keys= has {key} as {there.schema()[key].type_name}, but the "
+                    f"column is {schema[key].type_name}. Declare the same type"
                 )
         return BroughtKeys(there.collection, pa.schema([there._rows.field(key) for key in keys]))
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse exact statistics: Beam has no rows before a pipeline runs."""
-        raise RefusalError("Beam: there are no rows before a pipeline runs; apply a release to a collection")
+        raise RefusalError(
+            "Beam: rows can be read only when a pipeline runs. Apply a release to a collection"
+        )
 
     def release(
         self,
@@ -312,14 +316,14 @@ def Release(
     engine = question._engine if isinstance(question, Top) else question.table._engine
     if not isinstance(engine, BeamEngine):
         raise QueryError(
-            f"Release: the question is about rows on {engine.name}; for rows of a pipeline begin with "
+            f"Release: the question reads rows on {engine.name}. For rows of a pipeline begin with "
             "sf.scan(pa.schema([...]), privacy_unit=...)"
         )
     if isinstance(question, Top):
         if confidence is not None:
             raise QueryError(
-                "Release: error bars of the largest groups are equal, so no column has them; leave "
-                "confidence out, and ask the transform for its half_width(0.95)"
+                "Release: the error bars of the largest groups are all equal, so they have no "
+                "column. Leave confidence out, and call half_width(0.95) of the transform"
             )
         planned = question.plan(**options)
         pay = payment(budget, [planned], question.title, form=partial(canonical_top, planned))

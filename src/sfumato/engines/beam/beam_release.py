@@ -43,8 +43,8 @@ Drawn = tuple[int, tuple[int, bytes]]
 
 
 PRIVATE_KEYS = (
-    "Beam: public keys are brought by the collection of private rows, and each would be shown; give those "
-    "that are public knowledge"
+    "Beam: public keys come from the collection of private rows, but each key is shown. Pass keys "
+    "that are public"
 )
 
 _COLLECTION = "a release on Beam"
@@ -66,14 +66,14 @@ class Once:
             self._made_in != process()
         ):  # before the lock, which another thread may have held when this was forked
             raise RefusalError(
-                "Release: this release belongs to the process that made it, which may apply it too, and is "
-                "paid for once; make another with question.release(...) here"
+                "Release: this release belongs to the process that made it, because it is charged "
+                "once. Make another with question.release(...) here"
             )
         with self._lock:
             if self._done:
                 raise RefusalError(
-                    "Release: this release, or a copy of it, was applied before, and is paid for once; make "
-                    "another with question.release(...) for another collection"
+                    "Release: this release, or a copy of it, was applied before, and it is charged "
+                    "once. Make another with question.release(...) for another collection"
                 )
             self._done = True
 
@@ -89,8 +89,8 @@ class Stays:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise RefusalError(
-            f"{type(self).__name__}: it is paid for in the process that made it, and cannot be pickled or "
-            "copied deeply; apply it here, or make another there"
+            f"{type(self).__name__}: it was charged in the process that made it, so it cannot be "
+            "pickled or deeply copied. Apply it here, or make another there"
         )
 
 
@@ -216,7 +216,8 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         state = getattr(result, "state", None)
         if not PipelineState.is_terminal(state):
             raise QueryError(
-                "ended: the pipeline has not ended; give what pipeline.run() gave, after wait_until_finish()"
+                "ended: the pipeline has not ended. Pass the result of pipeline.run(), after "
+                "wait_until_finish()"
             )
         for paid in self.paid:
             if state == PipelineState.DONE:
@@ -280,8 +281,8 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
                 ", ".join(map(repr, rows)) if isinstance(rows, Mapping) else with_article(type(rows).__name__)
             )
             raise QueryError(
-                f"Beam: the release is of several tables; apply it to their collections, {{{wanted}}} | "
-                f"release, not to {given}"
+                f"Beam: the release reads several tables, but was applied to {given}. Apply it to "
+                f"their collections, {{{wanted}}} | release"
             )
         for collection in rows.values():
             check_collection(collection)
@@ -560,14 +561,15 @@ def made_by(transform: beam.PTransform[Any, Any], names: Sequence[str]) -> tuple
     if not isinstance(kind, type) or not issubclass(kind, tuple) or fields is None:
         if not is_consistent_with(Row, normalize(kind)):
             raise QueryError(
-                f"Release: with_output_types names {getattr(kind, '__name__', kind)}, but what is released "
-                f"are dictionaries, or named tuples with the fields {', '.join(names)}"
+                f"Release: with_output_types names {getattr(kind, '__name__', kind)}, but the "
+                f"output is dictionaries, or named tuples with the fields {', '.join(names)}"
             )
         return _as_it_is, kind if kind == beam.typehints.Any else Row
     if sorted(fields) != sorted(names):
         raise QueryError(
-            f"Release: with_output_types names {kind.__name__}, whose fields are {', '.join(fields)}, but "
-            f"the released columns are {', '.join(names)}; give it these fields"
+            f"Release: with_output_types names {kind.__name__}, whose fields are "
+            f"{', '.join(fields)}, but the released columns are {', '.join(names)}. Give it these "
+            "fields"
         )
     return lambda row: kind(**row), kind
 

@@ -47,13 +47,13 @@ def sealed_apart(secret: Secret | None) -> Secret | None:
         staged = attempted(None, lambda: pickler.dumps(found.function, use_zlib=True))
         if staged is None:
             raise QueryError(
-                f"{found.place}: the function cannot be sent to workers; give one that stands in a module "
-                "which they have"
+                f"{found.place}: the function cannot be sent to workers. Pass one from a module "
+                "that the workers have"
             )
         if found._is_in(zlib.decompress(base64.b64decode(staged))):
             raise QueryError(
-                f"{found.place}: the function carries the secret, which would be staged with it; fetch it "
-                "inside the function, from where workers can"
+                f"{found.place}: the function holds the secret, which would be staged with it. Read "
+                "the secret inside the function, from a place that workers can read"
             )
     return found
 
@@ -391,16 +391,16 @@ def _plain_type(field: pa.Field) -> pa.DataType:
     if _extended(field):
         stored = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
         raise EngineError(
-            f"scan: the column {field.name!r} is {field.type}, an extension type whose values are not known "
-            f"here; declare it as {stored}, which extended batches are read as too"
+            f"scan: the column {field.name!r} is {field.type}, an extension type with unknown "
+            f"values. Declare it as {stored}, which also reads extended batches"
         )
     try:
         pa.array([], field.type)
         return _type_without_views(field.type)
     except pa.ArrowNotImplementedError:
         raise EngineError(
-            f"scan: the column {field.name!r} is {field.type}, which cannot be read; cast it to "
-            "another type, such as double or string, or drop it"
+            f"scan: the column {field.name!r} is {field.type}, which cannot be read. Drop it, or "
+            "cast it to another type, such as double or string"
         ) from None
 
 

@@ -88,7 +88,7 @@ def open_relation(relation: duckdb.DuckDBPyRelation, resources: Resources) -> So
     with suppress(Exception), in_own_words():
         schema = relation.limit(0).to_arrow_table().schema
     if schema is None:
-        raise EngineError("scan: the DuckDB relation cannot be described; fetchall() it to see why")
+        raise EngineError("scan: the DuckDB relation cannot be described. Call fetchall() on it to see why")
     return _opened(
         "DuckDB relation", schema, relation.to_arrow_reader, resources, files_of_relation(relation)
     )
@@ -102,15 +102,15 @@ def open_dataset(dataset: Any, resources: Resources) -> Source:
     """
     if getattr(dataset, "_scan_options", None):
         raise EngineError(
-            "scan: the dataset is filtered, and a filter may stop at a row, which would tell of it; give the "
-            "dataset without, and choose rows by filter() of the table"
+            "scan: the dataset has a filter, which could fail on a row and so reveal it. Pass the "
+            "dataset without it, and call filter() on the table"
         )
     for part in _parts(dataset):
         kind = getattr(getattr(part, "format", None), "default_extname", None)
         if kind is not None and kind not in (*_TYPED, "feather", "arrow"):
             raise EngineError(
-                f"scan: a dataset of {kind} files stops at a row that is not written well, which would "
-                f"tell of it; give the files themselves, such as 'folder/*.{kind}'"
+                f"scan: reading a dataset of {kind} files fails on a malformed row, which would "
+                f"reveal it. Pass the files themselves, such as 'folder/*.{kind}'"
             )
         _check_types(part, dataset.schema)
     files = tuple(one for part in _parts(dataset) for one in _written_over(getattr(part, "files", ())))
@@ -127,15 +127,15 @@ def open_stream(stream: Any, resources: Resources) -> Source | None:
     """
     if isinstance(stream, pa.RecordBatchReader) and stream in _taken:
         raise EngineError(
-            "scan: this RecordBatchReader was given to scan before, and gives its rows once; ask the table "
-            "that was made of it, or make the reader again"
+            "scan: this RecordBatchReader was passed to scan before, and can be read only once. "
+            "Query the table made from it, or make a new reader"
         )
     reader: pa.RecordBatchReader | None = None
     with suppress(Exception), in_own_words():
         reader = _reader(stream)  # which of anything else raises
     if reader is None:
         if _is_cursor(stream):
-            raise EngineError("scan: the cursor has no rows; execute a query first")
+            raise EngineError("scan: the cursor has no rows. Execute a query first")
         return None
     opened = _opened(f"Arrow stream ({type(stream).__name__})", reader.schema, _once(reader), resources)
     _taken.add(reader)
@@ -148,8 +148,9 @@ def _check_types(part: Any, wanted: pa.Schema) -> None:
         for field in wanted:
             if _has_times(field.type):
                 raise EngineError(
-                    f"scan: {field.name!r} of the dataset has times, and Arrow stops at those in ORC files "
-                    "that are before 1677 or after 2262; write them as Parquet, or leave the column out"
+                    f"scan: {field.name!r} of the dataset has times, and Arrow fails on times "
+                    "before 1677 or after 2262 in ORC files. Write them as Parquet, or leave the "
+                    "column out"
                 )
     for fragment in part.get_fragments():
         found = fragment.physical_schema
@@ -157,8 +158,9 @@ def _check_types(part: Any, wanted: pa.Schema) -> None:
             place = found.get_field_index(field.name)
             if place >= 0 and found.field(place).type != field.type:
                 raise EngineError(
-                    f"scan: {field.name!r} of the dataset is {field.type}, but {found.field(place).type} in "
-                    "one of its files, and Arrow stops at a value that does not fit; write all files alike"
+                    f"scan: {field.name!r} of the dataset is {field.type}, but "
+                    f"{found.field(place).type} in one of its files, so Arrow may fail on a value. "
+                    "Write all files with one type"
                 )
 
 
@@ -206,8 +208,7 @@ def _once(reader: pa.RecordBatchReader) -> Callable[[], pa.RecordBatchReader]:
     def take() -> pa.RecordBatchReader:
         if not waiting:
             raise EngineError(
-                "the source gives its rows once, and broke off before it was at its end; make it again, and "
-                "scan it"
+                "the source can be read only once, and stopped before its end. Make it again, and call scan"
             )
         return waiting.pop()
 

@@ -50,14 +50,14 @@ def checked_types(types: object, *, nested: bool = False) -> dict[str, str] | No
             f"types is {with_article(type(types).__name__)}, but must give each column a type: "
             "types={'id': 'BIGINT', 'amount': 'DOUBLE', 'day': 'DATE'}"
             if not isinstance(types, Mapping)
-            else "types is empty; give each column a type, types={'id': 'BIGINT'}, or leave it out"
+            else "types is empty. Give each column a type, types={'id': 'BIGINT'}, or leave it out"
         )
     return {_name(name): _canonical(name, kind, nested) for name, kind in types.items()}
 
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise QueryError(f"types: {name!r} is no name of a column")
+        raise QueryError(f"types: {name!r} is not the name of a column")
     return name
 
 
@@ -67,7 +67,7 @@ def _canonical(name: str, kind: object, nested: bool) -> str:
         return _with_format(name, formatted["kind"], formatted["quoted"] or formatted["bare"])
     known = ", ".join([*_NAMES[:-2], "TIMESTAMPTZ", "DECIMAL(p, s)", "UUID"])
     if not isinstance(kind, str) or not _is_type(kind.strip()):
-        raise QueryError(f"types: {name!r} is declared {kind!r}, which is no type; there are {known}")
+        raise QueryError(f"types: {name!r} is declared {kind!r}, which is not a type. Use one of {known}")
     try:
         found = str(ask(f"SELECT typeof(CAST(NULL AS {kind}))")[0][0])
     except duckdb.Error:
@@ -83,7 +83,8 @@ def _canonical(name: str, kind: object, nested: bool) -> str:
         near = nearest(kind, _NAMES)
         hint = f"did you mean {near}? " if near and near != kind.upper() else ""
         raise QueryError(
-            f"types: {name!r} is declared {kind!r}, which a text cannot be read as; {hint}There are {known}"
+            f"types: {name!r} is declared {kind!r}, but a text cannot be read as that; "
+            f"{hint}use one of {known}"
         )
     return found
 
@@ -113,7 +114,7 @@ def _with_format(name: str, kind: str, format: str) -> str:
     except duckdb.Error:
         zoned = None
     if zoned is None or zoned:
-        why = "which has a time zone" if zoned else "which is no format of strptime"
+        why = "which has a time zone" if zoned else "which is not a format of strptime"
         write = "TIMESTAMPTZ" if zoned else f"{base} %d/%m/%Y"
         raise QueryError(f"types: {name!r} is declared {shown!r}, {why}. Write {write!r}, or another format")
     return f"{base} {format}"
@@ -219,7 +220,7 @@ def inferred_note(name: str, types: Types, form: str = "") -> str:
         as_toml(types) if form == "toml" else f"{as_python(types)}; in SQL OPTIONS ({as_option(types)})"
     )
     return (
-        f"the types of {name} were guessed from its first rows, so one row can change them. "
+        f"the types of {name} were inferred from its first rows, so one row can change them. "
         f"Declare them: {declared}"
     )
 
@@ -227,7 +228,7 @@ def inferred_note(name: str, types: Types, form: str = "") -> str:
 def refuse_types(types: object, kind: str) -> None:
     """Refuse declared column types for a source that has its own."""
     if types is not None:
-        raise QueryError(f"types: {kind} declares its own types; leave types= out, or cast with with_columns")
+        raise QueryError(f"types: {kind} declares its own types. Leave types= out, or cast with with_columns")
 
 
 def ddl(types: Types) -> str:
@@ -238,7 +239,7 @@ def ddl(types: Types) -> str:
 def not_inferred(name: str) -> EngineError:
     """Return the error of a file whose column types cannot be guessed."""
     return EngineError(
-        f"scan: the types of {name!r} cannot be guessed: it is empty, damaged, or another kind of file"
+        f"scan: the types of {name!r} cannot be inferred, as it is empty, damaged or another kind of file"
     )
 
 

@@ -83,9 +83,9 @@ def taken_over(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken
         steps += one.steps
     if steps > MAX_STEPS or held > MAX_HELD:
         raise QueryError(
-            f"the question has more than {MAX_STEPS // _COMBINED} joins, unions and per_unit (in SQL "
-            "also windows, DISTINCT and IN), or as much in filters, derived columns and SELECTs; save a "
-            "part of it to a file first"
+            f"the question has more than {MAX_STEPS // _COMBINED} joins, unions and per_unit (in "
+            "SQL also windows, DISTINCT and IN), or as many filters, derived columns and SELECTs. "
+            "Save a part of it to a file first"
         )
     return Taken(sizes, held, steps)
 
@@ -346,10 +346,9 @@ def _rows_of_one(how: Combination | Reached | None, alike: Alike) -> int:
         made, same = f"{before * times:,}", " and ".join(columns)
         chain = f", and joins before it make {before:,} of one" if before > 1 else ""
         raise QueryError(
-            f"join: one row could become {made} rows, and at most {how.unit_rows:,} are made of one: the "
-            f"public table has up to {times:,} rows with the same {same}{chain}. Join on more columns, or a "
-            f"table with one row for each {same}; or raise the limit, unit_rows= of join, in SQL "
-            "max_joined_rows"
+            f"join: one row could become {made} rows, but the limit is {how.unit_rows:,}, as the "
+            f"public table has up to {times:,} rows with the same {same}{chain}. Join on more "
+            "columns, or raise the limit with unit_rows= of join, in SQL max_joined_rows"
         )
     return before * times
 

@@ -378,8 +378,8 @@ def published(engine: DuckDBEngine, number: int, names: Sequence[str]) -> list[b
 def too_large() -> QueryError:
     """Return the error of public tables that are too large to be sent to every worker."""
     return QueryError(
-        f"join: public tables are larger than {PUBLIC_BYTES >> 20} MB in the columns that are read, which is "
-        "too much to send to every worker; leave out before sf.public what no private row is joined with"
+        f"join: the columns of public tables that are read exceed {PUBLIC_BYTES >> 20} MB, which is "
+        "too much to send to every worker. Drop rows that match no private row before sf.public"
     )
 
 

@@ -57,7 +57,7 @@ def composite(
     timezone = checked_timezone("unit_timezone", timezone)
     name = unit_name(texts)
     if name.casefold() in {column.casefold() for column in schema}:
-        raise QueryError(f"privacy_unit: there is a column {name!r} already; rename it in the source")
+        raise QueryError(f"privacy_unit: there is already a column {name!r}. Rename it in the source")
     parts = [_part(text, schema, timezone) for text in texts]
     expressions = [part.expression for part in parts if part.expression is not None]
     reads = {column for one in expressions for column in one.columns}
@@ -78,13 +78,12 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
     one = validated("privacy_unit", text, local)
     if one.zoned or one.type_name == _ZONED:
         raise QueryError(
-            f"privacy_unit: {text!r} makes a time with a zone, or reads one; columns of such times are read "
-            "in unit_timezone, so leave the cast and AT TIME ZONE out"
+            f"privacy_unit: {text!r} makes or reads a time with a zone. Leave out the cast or AT "
+            "TIME ZONE: such columns are read in unit_timezone"
         )
     if _NESTED.fullmatch(one.type_name):
         raise QueryError(
-            f"privacy_unit: {text!r} is {one.type_name}, whose values do not compare alike "
-            "everywhere; cast it"
+            f"privacy_unit: {text!r} is {one.type_name}, whose values cannot be compared reliably. Cast it"
         )
     kind, form, of = _canonical(one.type_name)
     if any(_zoned(column) for name, column in schema.items() if same_name(name) in one.columns):

@@ -171,12 +171,14 @@ def _asked(address: Address, ask: Callable[[], list]) -> list:  # type: ignore[t
     """Query a database's list of tables; its own error texts are dropped."""
     with suppress(Exception), in_own_words():
         return ask()
-    raise EngineError(f"scan: {address.database} cannot be asked for its tables; may this user read them?")
+    raise EngineError(
+        f"scan: {address.database} does not list its tables. Check that this user can read them"
+    )
 
 
 def unreachable(database: str, why: str) -> SfumatoError:
     """Return the error of a database that cannot be connected to, without its address."""
-    return EngineError(f"scan: {database} cannot be connected to: {why}")
+    return EngineError(f"scan: cannot connect to {database}: {why}")
 
 
 SQLITE_ENDINGS = (".sqlite3", ".sqlite", ".db3")
@@ -290,7 +292,7 @@ class SqliteReader:
             return
         if opened is not None:
             opened.close()
-        raise unreachable(file, "it is no file of SQLite, is encrypted or damaged, or must not be read")
+        raise unreachable(file, "it is not a SQLite file, is encrypted or damaged, or cannot be read")
 
     def tables(self) -> list[str]:
         """Return the names of tables and views in an SQLite file."""
@@ -373,7 +375,7 @@ _TABLES = (
 # Of what the driver says, what has nothing of the address in it.
 _REASONS = (
     ("authentication failed", "the user or the password is refused"),
-    ("no password supplied", "it asks for a password, which is in the address, PGPASSWORD or ~/.pgpass"),
+    ("no password supplied", "it needs a password, in the address, PGPASSWORD or ~/.pgpass"),
     ("does not exist", "it has no such database or user"),
     ("translate host name", "there is no such host"),
     ("refused", "no server answers there"),
@@ -381,9 +383,9 @@ _REASONS = (
     ("timeout", "no server answers in time"),
     (
         "percent-encoded",
-        "its address is not well written: %, /, : and @ in a password are %25, %2F, %3A and %40",
+        "its address is malformed: in a password, write % as %25, / as %2F, : as %3A and @ as %40",
     ),
-    ("use percent-encoded", "its address is not well written: a space is %20"),
+    ("use percent-encoded", "its address is malformed: write a space as %20"),
 )
 
 
@@ -402,8 +404,8 @@ def postgres_address(url: str) -> Address | None:
     host = place.rpartition("@")[2]
     if not database or "/" in table or "@" in path:  # which would be the rest of a password with a slash
         raise EngineError(
-            "scan: write postgresql://USER@HOST/DATABASE/TABLE, and options such as ?sslmode=... last; /, @ "
-            "and ? in a password or a name are %2F, %40 and %3F"
+            "scan: write postgresql://USER@HOST/DATABASE/TABLE, with options such as ?sslmode=... "
+            "last. In a password or a name, write / as %2F, @ as %40 and ? as %3F"
         )
     shown = f"postgresql://{host}/{unquote(database)}"
     target = f"{scheme}://{place}/{database}{mark}{options}"
@@ -424,7 +426,7 @@ class PostgresReader:
             with in_own_words():
                 from adbc_driver_postgresql import dbapi
         except ImportError:
-            why = "install what reads PostgreSQL: pip install 'sfumato[postgresql]'"
+            why = "install PostgreSQL support: pip install 'sfumato[postgresql]'"
         if why:
             raise EngineError(f"scan: {why}")
         self._shown = shown
@@ -432,7 +434,7 @@ class PostgresReader:
             with in_own_words():
                 self._connection: Any = dbapi.connect(target)
         except Exception as error:
-            why = next((told for part, told in _REASONS if part in str(error)), "see whether psql can")
+            why = next((told for part, told in _REASONS if part in str(error)), "check with psql")
         if why:
             raise unreachable(shown, why)
         found: list[Any] = []
@@ -447,13 +449,13 @@ class PostgresReader:
             self._run(f"SET client_encoding TO '{'SQL_ASCII' if ascii_alone else 'UTF8'}'")
         if not found or found[0][0] != "repeatable read":
             self.close()
-            raise unreachable(shown, "it begins no transaction that reads")
+            raise unreachable(shown, "it does not start a read transaction")
         if found[0][1] not in _ENCODINGS:
             self.close()
             raise unreachable(
                 shown,
-                f"its encoding is {found[0][1]}, of which some texts may not be sent; those that are read "
-                f"are {', '.join(_ENCODINGS)}",
+                f"its encoding is {found[0][1]}, some of whose texts cannot be sent. Supported "
+                f"encodings are {', '.join(_ENCODINGS)}",
             )
 
     def tables(self) -> list[str]:

@@ -60,7 +60,7 @@ class DuckDBEngine(Owned):
 
     looks_first = True
     _called = "table"
-    _elsewhere = "its database, and what that has spilled, would be shared; call sf.scan there"
+    _elsewhere = "its database and temporary files cannot be shared. Call sf.scan there"
 
     def __init__(
         self,
@@ -286,8 +286,8 @@ class DuckDBEngine(Owned):
         """
         if not self.rows_shown:
             raise RefusalError(
-                f"{what}: this table was opened for analysts, and this would show exact numbers of rows; ask "
-                "its owner, or try question.preview(...), which reads no row"
+                f"{what}: this table was opened for analysts, who must not see exact numbers of "
+                "rows. Ask its owner, or call question.preview(...), which reads no row"
             )
 
     def check_release(self, plan: Plan[Any, Any], unsafe_words: Words | None) -> None:
@@ -343,13 +343,13 @@ class DuckDBEngine(Owned):
         """Return a DuckDB engine on made-up rows with the same columns; no row is read."""
         if self.how is not None:
             raise QueryError(
-                "dummy: this table is made of others; take dummy tables of these before they are joined, or "
-                "of all tables of a catalog, catalog.dummy()"
+                "dummy: this table is made from other tables. Make dummy tables of those before they "
+                "are joined, or of all tables of a catalog with catalog.dummy()"
             )
         if self.inferred_types is not None:
             raise QueryError(
-                "dummy: the types of this file were guessed from its first rows, and made-up rows follow "
-                f"from declarations alone. Declare them: {as_python(self.inferred_types)}"
+                "dummy: the types of this file were inferred from its first rows, but dummy rows "
+                f"depend on declarations only. Declare them: {as_python(self.inferred_types)}"
             )
         parts, title = self.origin.parts, self.origin.title
         columns, name = dict(self.origin.columns), title or "dummy rows"
@@ -418,14 +418,14 @@ class DuckDBEngine(Owned):
         self._check_home()
         if self._opened.elsewhere:
             raise RefusalError(
-                "the rows of this table are at a service, which alone answers; ask with release(...) of a "
-                "table that clinic.table(...) gave"
+                "the rows of this table are at a service, which alone can read them. Call "
+                "release(...) on a table from clinic.table(...)"
             )
 
     def _part(self, part: Part, where: str) -> Rows:
         engine = part.engine
         if not isinstance(engine, DuckDBEngine):
-            raise QueryError(f"{where}: the other table is not read by DuckDB; open a file or a data frame")
+            raise QueryError(f"{where}: the other table is not read by DuckDB. Open a file or a data frame")
         return engine.rows_after(part)
 
     def rows_after(self, part: Part) -> Rows:
@@ -472,8 +472,8 @@ def _in_one_timezone(how: Combination) -> Combination:
     zone, *others = _zones(how)
     if others and private_parts(how):
         raise QueryError(
-            f"the tables are read in several time zones, {zone} and {others[0]}; give each scan(...) the "
-            "same timezone="
+            f"the tables are read in different time zones, {zone} and {others[0]}. Give each "
+            "scan(...) the same timezone="
         )
     return over_parts(how, lambda part: _in_timezone(part, zone))
 

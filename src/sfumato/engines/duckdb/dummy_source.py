@@ -77,8 +77,8 @@ def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int
     """
     if any(parts) and not all(parts):
         raise QueryError(
-            "some of the tables are made up and others not, so that the answer would be of neither: take all "
-            "private tables as they are, or dummy tables of all"
+            "some private tables are dummy tables and others are not. Use dummy tables for all of "
+            "them, or for none"
         )
     return parts[0] if parts else ()
 

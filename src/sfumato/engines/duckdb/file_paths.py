@@ -68,8 +68,8 @@ def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
     name = called(address)
     if ":" in urlsplit(address).netloc.rpartition("@")[0]:
         raise EngineError(
-            f"scan: the address of {name} has a password in it; leave it out, give it in the environment, "
-            "or the file of credentials, that its service reads"
+            f"scan: the address of {name} has a password in it. Leave it out, and give it in the "
+            "environment or in the credentials file of its service"
         )
     with in_own_words(lambda error: _unreachable(name, error), Exception):
         scheme, _, rest = address.partition("://")
@@ -86,7 +86,7 @@ def _opened(address: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
         from fsspec.implementations.arrow import ArrowFSWrapper
     except ImportError:
-        raise EngineError("scan: install what fetches files: pip install 'sfumato[remote]'") from None
+        raise EngineError("scan: install support for remote files: pip install 'sfumato[remote]'") from None
     scheme = urlsplit(address).scheme.lower()
     if scheme in _ARROWS:
         from pyarrow.fs import FileSystem
@@ -122,7 +122,7 @@ def _copied(files: Any, path: str, address: str, ending: str, resources: Resourc
     name, told = called(address), files.info(path)
     if told.get("type") == "directory":
         raise EngineError(
-            f"scan: {name!r} is a folder; name the files in it, such as '{name.rstrip('/')}/*.parquet'"
+            f"scan: {name!r} is a folder. Name the files in it, such as '{name.rstrip('/')}/*.parquet'"
         )
     version = told.get("ETag") or told.get("mtime") or told.get("LastModified")
     key = (os.getpid(), resources.temp_directory, address, path, told.get("size"), str(version))
@@ -131,7 +131,9 @@ def _copied(files: Any, path: str, address: str, ending: str, resources: Resourc
         return _copies[key]
     folders = [part for part in os.path.dirname(path).split("/") if "=" in part]
     if not all(_VALUE.fullmatch(part) for part in folders):
-        raise EngineError(f"scan: a folder at {name!r} has a name that is none on this machine; rename it")
+        raise EngineError(
+            f"scan: a folder at {name!r} has a name that is not valid on this machine. Rename it"
+        )
     home = new_spill_folder(resources.temp_directory)
     place = os.path.join(home, *folders)
     os.makedirs(place, mode=0o700)
@@ -143,7 +145,9 @@ def _copied(files: Any, path: str, address: str, ending: str, resources: Resourc
         if not whole:  # what broke off takes no room
             shutil.rmtree(home, ignore_errors=True)
     if not whole:
-        raise EngineError(f"scan: {name!r} changed, or broke off, while it was fetched; ask again")
+        raise EngineError(
+            f"scan: {name!r} changed, or the connection broke, while it was downloaded. Try again"
+        )
     _copies[key] = copy
     return copy
 
@@ -157,16 +161,16 @@ def _unreachable(name: str, error: Exception) -> SfumatoError:
     """Return the error of a remote file that cannot be fetched; the library's text may hold keys."""
     why: dict[type[Exception], str] = {
         FileNotFoundError: "there is no such file, or no server that answers",
-        PermissionError: "its server refuses access; are the credentials right?",
+        PermissionError: "its server refuses access. Check the credentials",
         TimeoutError: "its server does not answer",
-        ImportError: "what speaks to such servers is not installed; fsspec names the package for each",
+        ImportError: "the package for such servers is not installed. fsspec names the package for each",
         OSError: "its server cannot be reached, or refuses access",
-        ValueError: "an option in its address is none that is known",
+        ValueError: "an option in its address is unknown",
     }
     if any(getattr(one, "status", None) in (401, 403) for one in (error, error.__cause__)):
         error = PermissionError()
     said = next((text for kind, text in why.items() if isinstance(error, kind)), type(error).__name__)
-    return EngineError(f"scan: {name!r} cannot be fetched: {said}")
+    return EngineError(f"scan: {name!r} cannot be downloaded: {said}")
 
 
 PARQUET, CSV, JSON = (".parquet", ".pq"), (".csv", ".tsv"), (".json", ".jsonl", ".ndjson")
@@ -248,7 +252,7 @@ def files_of(paths: Sequence[str], resources: Resources) -> Files:
     kinds = sorted({_family(one.ending) for one in found})
     if len(kinds) > 1:
         raise EngineError(
-            f"scan: the files in the list are of several kinds, {' and '.join(kinds)}; give those of one"
+            f"scan: the files in the list are of several kinds, {' and '.join(kinds)}. Pass files of one kind"
         )
     return Files(
         f"{found[0].name} and {len(found) - 1} more",
@@ -264,16 +268,17 @@ def _check_files(files: Sequence[str], where: str) -> None:
     seen: set[str] = set()
     for file in files:
         if not os.path.isfile(file):  # a pipe, at which reading would wait for ever, or a link to nothing
-            raise EngineError(f"scan: {shown(file)} is not a file; take it out of the folder, or name others")
+            raise EngineError(
+                f"scan: {shown(file)} is not a file. Take it out of the folder, or name the files"
+            )
         # DuckDB takes each name for a pattern where it can be one, and has names in UTF-8 alone.
         if "*" in file or "?" in file or (not file.isascii() and _unspeakable(file)):
             raise EngineError(
-                f"scan: the name of {shown(file)} has '*' or '?' in it, as patterns have, or is not UTF-8; "
-                "rename it"
+                f"scan: the name of {shown(file)} has '*' or '?' in it, or is not UTF-8. Rename it"
             )
         if os.path.realpath(file) in seen:
             raise EngineError(
-                f"scan: {shown(file)} is {where} twice, and its rows would be too; name it once"
+                f"scan: {shown(file)} is {where} twice, so its rows would be read twice. Name it once"
             )
         seen.add(os.path.realpath(file))
 
@@ -305,7 +310,7 @@ def _files(path: str, resources: Resources) -> Files:
 def _check_kind(path: str, suffix: str) -> None:
     if suffix not in READERS:
         known = ", ".join([*READERS, *(f"{d}/table" for d in (*DATABASES, *SQLITE_ENDINGS))])
-        raise EngineError(f"scan: {path!r} ends in {suffix!r}, which is none of {known}")
+        raise EngineError(f"scan: {path!r} ends in {suffix!r}, but must end in one of {known}")
 
 
 def _of_folder(path: str) -> Files:
@@ -314,14 +319,14 @@ def _of_folder(path: str) -> Files:
     endings = sorted({_ending(file) for file in inside})
     if not endings:
         raise EngineError(
-            f"scan: the folder {shown(path)} has no file that ends in one of {', '.join(READERS)}, nor have "
-            "the folders in it"
+            f"scan: neither the folder {shown(path)} nor the folders in it have a file that ends in "
+            f"one of {', '.join(READERS)}"
         )
     if len(endings) > 1:
         told = os.path.join(path, f"**/*{endings[0]}")
         raise EngineError(
-            f"scan: the folder {shown(path)} has files of several kinds, {', '.join(endings)}; name those "
-            f"that are meant, such as {told!r}"
+            f"scan: the folder {shown(path)} has files of several kinds, {', '.join(endings)}. "
+            f"Name the files to read, such as {told!r}"
         )
     # A file that is written into the folder, at any depth, would be read by the next question.
     folders = dict.fromkeys([path, *map(os.path.dirname, inside)])

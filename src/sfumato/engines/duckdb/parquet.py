@@ -127,7 +127,7 @@ class ParquetFiles:
             told = self._told(kinds or ())
             if kinds is None or told is None:
                 raise EngineError(
-                    f"scan: {self.path!r} cannot be read as parquet; it is empty, damaged, or "
+                    f"scan: {self.path!r} cannot be read as parquet, as it is empty, damaged or "
                     "another kind of file"
                 )
             self._check_alike(connection)
@@ -163,14 +163,14 @@ class ParquetFiles:
             if other or not kinds:
                 columns = f"; {other[0][0]!r} is not the same" if other else ""
                 raise EngineError(
-                    f"scan: {file!r} and {self.files[0]!r} differ in columns or their types{columns}. Give "
-                    "all files the same"
+                    f"scan: {file!r} and {self.files[0]!r} differ in columns or their "
+                    f"types{columns}. Give all files the same columns and types"
                 )
             of_folders = {found.casefold() for found in _KEY.findall(os.path.dirname(file) + os.sep)}
             if both := [name for name in kinds if name.casefold() in of_folders]:
                 raise EngineError(
-                    f"scan: {file!r} has a column {both[0]!r}, and the name of a folder that it is in gives "
-                    "one too; rename the folder, or drop the column"
+                    f"scan: {file!r} has a column {both[0]!r}, and the name of its folder gives "
+                    "one too. Rename the folder, or drop the column"
                 )
 
     def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
@@ -179,8 +179,9 @@ class ParquetFiles:
             found = [pq.read_metadata(file) for file in self.files]
             for name in {name for one in found for name in _unlike(one.schema.to_arrow_schema())}:
                 raise EngineError(
-                    f"scan: {name!r} of {self.path!r} has decimals of more than 38 digits, or a map of "
-                    "floats of 16 bits, which DuckDB and Arrow read in two ways; cast it, such as to double"
+                    f"scan: {name!r} of {self.path!r} has decimals of more than 38 digits, or a "
+                    "map of 16-bit floats, which DuckDB and Arrow read differently. Cast it, such as "
+                    "to double"
                 )
             required = frozenset.intersection(*map(_required, found))
             # Names of folders may hold values of columns.
@@ -195,7 +196,7 @@ class ParquetFiles:
         for name, kind in wanted:
             if any(alone in kind for alone in _DUCKDB_ALONE):
                 raise EngineError(
-                    f"{self.path}: a value of {name!r} ({kind}) cannot be read; cast the column"
+                    f"{self.path}: a value of {name!r} ({kind}) cannot be read. Cast the column"
                 )
         connection = connect(resources=self.resources)
         typed = ", ".join(f"{identifier(name)} {kind}" for name, kind in kinds)

@@ -102,7 +102,7 @@ def rows_of(table: PublicTable) -> Given:
             rows = session.sql(f"SELECT {listed} FROM ({found.after(source.relation)})").to_arrow_table()
             return Given(rows, _texts(table.schema))
         source = source.again(names) if source.again else None
-    raise EngineError(f"the rows of {found.source.name}, a public table, cannot be read")
+    raise EngineError(f"the rows of the public table {found.source.name} cannot be read")
 
 
 def no_rows_of(table: PublicTable) -> Given:
@@ -138,8 +138,9 @@ def _engine(table: PublicTable) -> DuckDBEngine:
     engine = table._engine if brought is None else brought()
     if not isinstance(engine, DuckDBEngine):
         raise QueryError(
-            f"a public table whose groups are shown, or that is computed with, is read in this process: open "
-            f"it with sf.public of a file or an Arrow table, not of {table._engine.name}"
+            "a public table for groups or post-processing is read in this process, but "
+            f"{table._engine.name} reads this one. Open it with sf.public of a file or an Arrow "
+            "table"
         )
     return engine
 
@@ -218,7 +219,7 @@ class PostProcessingSql:
         for name in self.schema.names:
             if name.casefold() in seen and name not in rows:
                 raise outside.refuse(
-                    -1, f"the output name {name} is used twice; give each column its own: ... AS name"
+                    -1, f"the output name {name} is used twice. Give each column its own: ... AS name"
                 )
             seen.add(name.casefold())
 
@@ -270,11 +271,11 @@ class PostProcessingSql:
             hidden = {name for table in self.outside.released for name in table.unnamed}
             names = [name for table in self._empty.values() for name in table.schema.names]
             listed = ", ".join(dict.fromkeys(name for name in names if name not in hidden)) or "none"
-            instead = "a column of the private table belongs in GROUP BY, or in a private aggregate"
+            instead = "A column of the private table belongs in GROUP BY, or in a private aggregate"
             if missing[1].casefold() == GROUPING and GROUPING in names:
-                instead = "write GROUPING(key, ...) AS name in the private SELECT"
+                instead = "Write GROUPING(key, ...) AS name in the private SELECT"
             return self.outside.refuse(
-                at, f"{missing[1]} is not a released column. These are: {listed}; {instead}"
+                at, f"{missing[1]} is not a released column (the columns are {listed}). {instead}"
             )
         return self.outside.refuse(at, f"computing with the released table: {_first(told)}")
 
@@ -282,9 +283,8 @@ class PostProcessingSql:
         told, at = _told(error)
         return self.outside.refuse(
             at,
-            f"computing with the noisy numbers failed: {_first(told)}. They are not lost, and need not be "
-            "paid for again: `.released` of this release has what was drawn; TRY_CAST and TRY(...) "
-            "give NULL instead",
+            f"computing with the noisy numbers failed: {_first(told)}. `.released` of this release "
+            "has them at no charge; TRY_CAST and TRY(...) give NULL instead",
         )
 
 
@@ -313,7 +313,7 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
     with in_own_words(refused, duckdb.Error):
         found = computed(text, rows, resources)
     if found.num_rows > MAX_GROUPS:
-        raise asked.refuse(f"the public table has more than {MAX_GROUPS:,} groups, which are all shown")
+        raise asked.refuse(f"the public table has more than {MAX_GROUPS:,} groups, but all of them are shown")
     return found
 
 

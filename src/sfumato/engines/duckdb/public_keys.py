@@ -58,8 +58,8 @@ def _key_column(name: str, values: Any) -> pa.Array:
             return pa.array(map(Decimal, values), pa.decimal128(38))
         types = " and ".join(sorted({type(value).__name__ for value in values}))
         raise QueryError(
-            f"group_by: keys= has values of the Python type {types} for {name!r}; give them one type that a "
-            "column can have"
+            f"group_by: keys= has values of the Python type {types} for {name!r}. Give them one "
+            "type that a column can have"
         ) from None
 
 
@@ -93,15 +93,15 @@ def typed_keys(
         session.register("given", table)
     except duckdb.Error:
         types = ", ".join(map(str, table.schema.types))
-        raise QueryError(f"group_by: keys= is of type {types}, which cannot be read; cast it") from None
+        raise QueryError(f"group_by: keys= is of type {types}, which cannot be read. Cast it") from None
     if table.num_rows == 0:
-        raise QueryError("group_by: keys= is empty; name at least one group, or leave it out")
+        raise QueryError("group_by: keys= is empty. Name at least one group, or leave it out")
     casts, odd = [], []
     for key in keys:
         name, column, given = identifier(key), schema[key], table.schema.field(key).type
         if column.type_name == "VARCHAR" and not _is_text(given):
             value = table.column(key).drop_null()[:1].to_pylist()
-            written = f"; give texts, such as {str(*value)!r}" if value and pa.types.is_integer(given) else ""
+            written = f". Give texts, such as {str(*value)!r}" if value and pa.types.is_integer(given) else ""
             raise QueryError(
                 f"group_by: keys= has values of type {given}, but {key} is text (VARCHAR){written}"
             )

@@ -89,8 +89,8 @@ def refuse_resources(memory_limit: object, threads: object, temp_directory: obje
     for name, value in given.items():
         if value is not None:
             raise QueryError(
-                f"{name} is for rows that are read in this process; those of {source} are read by workers, "
-                "which have limits of their own. Leave it out"
+                f"{name} is for rows that this process reads, but workers read those of {source}, "
+                "with limits of their own. Leave it out"
             )
 
 
@@ -113,7 +113,7 @@ def _folder(value: object) -> str:
             path = os.path.abspath(path)
             if os.access(path, os.R_OK | os.W_OK | os.X_OK):
                 return path
-    raise ParameterError("temp_directory", value, "a folder that is there and that you may write to")
+    raise ParameterError("temp_directory", value, "an existing folder that you can write to")
 
 
 @cache
@@ -216,8 +216,8 @@ def spill_folder(within: str | None = None) -> str:
         found = os.lstat(mine.path)
         if not stat.S_ISDIR(found.st_mode) or not _own(found):
             raise EngineError(
-                f"the folder for rows that do not fit in memory, {mine.path!r}, is not the one that was "
-                "made for it; set TMPDIR, or temp_directory, to a folder that only you may write to"
+                f"the folder for temporary files, {mine.path!r}, was replaced by another. Set "
+                "TMPDIR, or temp_directory, to a folder that only you can write to"
             )
         if stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
             os.chmod(mine.path, stat.S_IRWXU)
@@ -230,8 +230,8 @@ def _new(within: str | None) -> str:
         return tempfile.mkdtemp(prefix=NEW, dir=within or _inside)
     where = within or _inside or "TMPDIR, /tmp, or the current folder"
     raise EngineError(
-        f"no folder for rows that do not fit in memory can be made in {where}; set TMPDIR, or "
-        "temp_directory, to a folder that you may write to and that has space"
+        f"no folder for temporary files can be made in {where}. Set TMPDIR, or temp_directory, to a "
+        "folder that you can write to and that has space"
     )
 
 

@@ -96,8 +96,8 @@ class Steps:
         if len(steps) > most:
             where = "with_columns" if isinstance(steps[max(most, 0)], Derive) else "filter"
             raise QueryError(
-                f"{where}: the question has more than {MAX_STEPS} filters and derived columns, each over "
-                "those before it; put several into one expression"
+                f"{where}: the question has more than {MAX_STEPS} filters and derived columns, "
+                "one after another. Combine several into one expression"
             )
 
     def _declared(self) -> Schema:
@@ -129,15 +129,15 @@ class Steps:
         if length > LONGEST:
             raise QueryError(
                 f"{where}: the expression uses derived columns so often that it is longer than "
-                f"{LONGEST} characters with these written out; use each fewer times"
+                f"{LONGEST} characters when they are expanded. Use each fewer times"
             )
         held = one.held + sum(times * size.held for times, size in used)
         self._held[*before, step] = self._held[before] + (one.held if isinstance(step, Derive) else held)
         if self._held[*before, step] > MAX_HELD:
             raise QueryError(
-                f"{where}: the expressions of the question make more than {MAX_HELD} texts (as "
-                "docs/expressions.md counts them); leave out columns that you do not use, or make them "
-                "before scan"
+                f"{where}: the expressions of the question make more than {MAX_HELD} texts "
+                "(docs/expressions.md says how they are counted). Drop columns that you do not use, "
+                "or make them before scan"
             )
         own = {same_name(step.name): Size(length, held)} if isinstance(step, Derive) else {}
         self._sizes[*before, step] = sizes | own

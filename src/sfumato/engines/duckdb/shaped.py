@@ -274,7 +274,9 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     """
     kinds = _kinds(sql, parts)
     if len({name.casefold() for name, _ in kinds}) < len(kinds):
-        raise QueryError("a SELECT of public tables gives two columns of one name; give each its own: x AS y")
+        raise QueryError(
+            "a SELECT of public tables gives two columns of the same name. Give each its own: x AS y"
+        )
     inside, copy = within_types(f"({sql})", kinds), fresh_name()
     sources = [part.source for part in parts.values()]
     timezone = sources[0].timezone if sources else UTC
@@ -308,7 +310,7 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
 
 def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
     def refused(error: Exception) -> QueryError:
-        return QueryError(f"a SELECT of public tables alone: {said(error)}")
+        return QueryError(f"a SELECT of public tables: {said(error)}")
 
     with in_own_words(refused, duckdb.Error), _empty(parts) as here:
         return described(here, f"({sql})")
@@ -331,7 +333,7 @@ def _typed(part: Rows) -> list[tuple[str, str]]:
 def _failed(error: Exception) -> EngineError:
     if "More than one row returned by a subquery" in str(error):
         return EngineError(
-            "a SELECT of public tables that stands for one value gives several rows; make them one, as with "
-            "an aggregate, or ORDER BY and LIMIT 1"
+            "a SELECT of public tables that stands for one value gives several rows. Use an "
+            "aggregate, or ORDER BY and LIMIT 1"
         )
-    return EngineError(f"a SELECT of public tables alone failed: {said(error)}")
+    return EngineError(f"a SELECT of public tables failed: {said(error)}")

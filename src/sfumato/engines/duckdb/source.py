@@ -187,9 +187,8 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if name.casefold() in seen:
             raise EngineError(
-                f"scan: there are two columns {name!r} (names are equal whatever their case); rename or "
-                "drop one"
+                f"scan: there are two columns {name!r} (case does not matter). Rename or drop one"
             )
         seen.add(name.casefold())
     if not names:
-        raise EngineError("scan: there are no columns; give at least the one of the privacy unit")
+        raise EngineError("scan: there are no columns, but the privacy unit needs one")

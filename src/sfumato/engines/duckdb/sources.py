@@ -96,8 +96,8 @@ def _typed(name: str, column: Any) -> pa.Array:
     with suppress(Exception):
         return pa.array(column, from_pandas=True)
     raise EngineError(
-        f"scan: the column {name!r} of the pandas frame ({column.dtype}) is of a type that Arrow lacks; make "
-        "it numbers, text or dates, or drop it"
+        f"scan: the column {name!r} of the pandas frame ({column.dtype}) has a type that Arrow "
+        "does not have. Convert it to numbers, text or dates, or drop it"
     )
 
 
@@ -173,8 +173,8 @@ def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Res
             for one in schema:
                 if not _readable(session, pa.schema([one])):
                     raise EngineError(
-                        f"scan: the column {one.name!r} is {one.type}, which cannot be read; cast it to "
-                        "another type, such as double or string, or drop it"
+                        f"scan: the column {one.name!r} is {one.type}, which cannot be read. Drop "
+                        "it, or cast it to another type, such as double or string"
                     )
         session.register(ROWS, no_rows(schema))
         relation = _cast(ROWS, schema.names, dict(casts))
@@ -233,7 +233,7 @@ NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def _unreadable(error: Exception) -> EngineError:
     kind = type(error).__name__
     return EngineError(
-        f"scan: the source cannot be read: {kind}, whose text is left out, as it may quote rows"
+        f"scan: the source cannot be read: {kind} (its text is left out, as it may quote rows)"
     )
 
 
@@ -258,7 +258,7 @@ def open_source(
     """
     if (not multiline or encoding is not None) and ending(source) not in CSV:
         said = "encoding=" if multiline else "multiline=False"
-        raise QueryError(f"{said} says how CSV is written; leave it out for other sources")
+        raise QueryError(f"{said} is for CSV. Leave it out for other sources")
     if (paths := as_paths(source)) is not None:
         return _open_paths(paths, types, multiline, checked_encoding(encoding), resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
@@ -291,14 +291,13 @@ def _no_source(source: object) -> EngineError:
     if isinstance(source, dict | list):
         how = "Table.from_pydict" if isinstance(source, dict) else "Table.from_pylist"
         return EngineError(
-            f"scan: cannot read {with_article(type(source).__name__)}; make a table of it first, as "
-            f"pyarrow.{how} does"
+            f"scan: cannot read {with_article(type(source).__name__)}. Convert it to a table first, "
+            f"for example with pyarrow.{how}"
         )
     return EngineError(
-        f"scan: cannot read {with_article(type(source).__name__)}; pass a path or a list of paths, a "
-        f"DuckDB relation, an "
-        "Arrow table, dataset or stream, a Polars, pandas or Spark data frame, or the Arrow schema of rows "
-        "that a Beam pipeline brings"
+        f"scan: cannot read {with_article(type(source).__name__)}. Pass a path or a list of paths, "
+        "a DuckDB relation, an Arrow table, dataset or stream, a Polars, pandas or Spark data frame, "
+        "or, for Beam, an Arrow schema"
     )
 
 
@@ -330,7 +329,7 @@ def _collected(frame: Any) -> Any:
     """Collect a lazy Polars frame; its error may quote rows, so nothing of it is shown."""
     with suppress(Exception):
         return frame.collect()
-    raise EngineError("scan: the lazy Polars frame cannot be computed; collect() it to see why")
+    raise EngineError("scan: the lazy Polars frame cannot be computed. Call collect() to see why")
 
 
 def _open_polars(frame: Any, resources: Resources) -> Source:
@@ -343,8 +342,8 @@ def _open_polars(frame: Any, resources: Resources) -> Source:
             frame[[column]].to_arrow()
             continue
         raise EngineError(
-            f"scan: the column {column!r} of the {name} ({frame[column].dtype}) is of a type that Arrow "
-            "lacks; make it numbers, text or dates, or drop it"
+            f"scan: the column {column!r} of the {name} ({frame[column].dtype}) has a type that "
+            "Arrow does not have. Convert it to numbers, text or dates, or drop it"
         )
     return _open_arrow(name, frame.to_arrow(), resources=resources)
 
@@ -356,8 +355,8 @@ def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     table, texts = of_pandas(frame, names)
     if unfit := [name for name in wanted or () if name in names and name not in texts]:
         raise EngineError(
-            f"scan: types gives {unfit[0]!r} a type, but the pandas column has one; types= is for columns of "
-            "objects"
+            f"scan: types gives {unfit[0]!r} a type, but the pandas column has one. types= is for "
+            "columns of dtype object"
         )
     kinds = column_types.columns_of(names, wanted or {}, "the pandas frame")
     casts = {name: kinds[name] for name in texts}
@@ -371,8 +370,8 @@ def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
 def _object_note(types: column_types.Types, columns: Sequence[str]) -> str:
     listed = ", ".join(map(repr, columns))
     return (
-        f"pandas columns of dtype object declare no type, so these are read as text: {listed}. Declare these "
-        f"types, or others: {column_types.as_python(types)}"
+        f"pandas columns of dtype object declare no type, so these are read as text: {listed}. "
+        f"Declare these types, or others: {column_types.as_python(types)}"
     )
 
 
@@ -412,12 +411,13 @@ def _open_path(path: str, types: object, resources: Resources) -> Source | None:
     scheme = re.match(r"[^/]*://", path)
     if scheme is not None and not path.startswith(SQLITE_SCHEME):  # the rest may hold a password
         raise EngineError(
-            f"scan: no source begins with {scheme[0]!r}; there are postgresql://USER@HOST/DATABASE/TABLE, "
-            f"sqlite:///FILE/TABLE, paths of files, and {', '.join(f'{one}://' for one in SCHEMES)}"
+            f"scan: {scheme[0]!r} is not a known kind of source. Use "
+            "postgresql://USER@HOST/DATABASE/TABLE, sqlite:///FILE/TABLE, a path, or one of "
+            f"{', '.join(f'{one}://' for one in SCHEMES)}"
         )
     if re.search(r"\bpassword\s*=", path, re.IGNORECASE):  # which no message shows
         raise EngineError(
-            "scan: the source looks like the settings of a connection; write it as an address, "
+            "scan: the source looks like connection settings. Write it as an address, "
             "postgresql://USER@HOST/DATABASE/TABLE"
         )
     if found := sqlite_address(path):
@@ -437,7 +437,7 @@ def _open_paths(
     if len(paths) == 1 and (stored := _open_path(paths[0], types, resources)) is not None:
         return stored
     if any(_names_database(path) for path in paths):
-        raise EngineError("scan: a list is of files of one kind; a table of a database is given alone")
+        raise EngineError("scan: a list must hold files of one kind. Pass a table of a database by itself")
     found = files_of(paths, resources)
     if found.ending in PARQUET:
         column_types.refuse_types(types, "Parquet")
@@ -479,7 +479,9 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
     relation = f"stored.{identifier(schema)}.{identifier(name)}"
     rows = _rows_of(connection, f"DESCRIBE {relation}")
     if rows is None:
-        raise EngineError(f"scan: {table!r} in {file!r} cannot be described; it is a view that does not bind")
+        raise EngineError(
+            f"scan: {table!r} in {file!r} cannot be described: it is a view that cannot be resolved"
+        )
     never_null = (r[0] for r in rows if r[2] == "NO" and not may_become_null(r[1]))
     complete = frozenset(never_null) - {r[0] for r in rows if r[1] in FLOATS}
     # DuckDB itself stores text unseen that came from Arrow; and a view may be one of Parquet files.

@@ -239,8 +239,9 @@ class Stages:
         """Open a stage's own connection, with public keys (of one shard of groups)."""
         if duckdb.__version__ != self.version:
             raise EngineError(
-                f"a worker has DuckDB {duckdb.__version__}, but the release was made with {self.version}; "
-                "install the same version everywhere, as its hash divides units among workers"
+                f"a worker has DuckDB {duckdb.__version__}, but the release was made with "
+                f"{self.version}. Install the same version everywhere, as its hash divides units "
+                "among workers"
             )
         with opened(self.timezone, own_types=gives_parts) as connection:
             self._add_public_keys(connection, shard)
@@ -259,8 +260,8 @@ class Stages:
             return self
         if sum(map(len, streams)) > KEYS_BYTES:
             raise QueryError(
-                f"group_by: the public keys of {keys.collection!r} are larger than {KEYS_BYTES >> 20} MB, "
-                "which is too much to send to every worker; bring fewer"
+                f"group_by: the public keys of {keys.collection!r} are larger than "
+                f"{KEYS_BYTES >> 20} MB, which is too much to send to every worker. Pass fewer"
             )
         return replace(self, query=replace(self.query, public_keys=replace(keys, streams=tuple(streams))))
 

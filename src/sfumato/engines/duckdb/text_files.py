@@ -86,8 +86,9 @@ def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) 
             most = max(most, len(fields))
     if best.form.header and (wrong := [name for name in best.names if not _is_text(name)]):
         raise EngineError(
-            f"scan: the header of {shown(file)} has bytes that are not {form.encoding or 'UTF-8'}, in column "
-            f"{best.names.index(wrong[0]) + 1}. Write encoding='latin-1', or what else the file is written in"
+            f"scan: the header of {shown(file)} has bytes that are not "
+            f"{form.encoding or 'UTF-8'}, in column {best.names.index(wrong[0]) + 1}. Write "
+            "encoding='latin-1', or the encoding of the file"
         )
     return best
 
@@ -302,7 +303,7 @@ def _source(
 
 
 def _unreadable(path: str) -> EngineError:
-    return EngineError(f"scan: {path!r} cannot be read; it is damaged, or another kind of file")
+    return EngineError(f"scan: {path!r} cannot be read, as it is damaged or another kind of file")
 
 
 def _file_layout(path: str, file: str, form: Csv, delimiters: str, types: Types) -> Layout:
@@ -316,11 +317,11 @@ def _with_names(layouts: Mapping[str, Layout], types: Types) -> dict[str, Layout
     for file, layout in layouts.items():
         folded = [name.casefold() for name in layout.names]
         if len(set(folded)) < len(folded):
-            raise EngineError(f"scan: the header of {file!r} has a name twice; names are equal whatever case")
+            raise EngineError(f"scan: the header of {file!r} has a name twice (case does not matter)")
         if sorted(folded) != sorted(by_fold):
             raise EngineError(
-                f"scan: the header of {file!r} is {list(layout.names)}, but {list(types)} were expected; "
-                "give all files one header"
+                f"scan: the header of {file!r} is {list(layout.names)}, but {list(types)} were "
+                "expected. Give all files the same header"
             )
         found[file] = replace(layout, names=tuple(by_fold[name] for name in folded))
     return found
@@ -411,9 +412,9 @@ def _check_lines(path: str, file: str) -> None:
     line = _first(path, file)
     if line.startswith("[") or line == "{":
         raise EngineError(
-            f"scan: {path!r} is not one JSON object a line, which alone is read: in an array one malformed "
-            f"object would take all behind it along. Write lines: jq -c '.[]' {file} > rows.jsonl, or in "
-            "pandas to_json(..., orient='records', lines=True)"
+            f"scan: {path!r} is not JSON with one object on each line, so one malformed object "
+            f"would lose all after it. Write lines: jq -c '.[]' {file} > rows.jsonl, or in pandas "
+            "to_json(..., orient='records', lines=True)"
         )
 
 

@@ -157,7 +157,7 @@ class Csv:
         return (
             (
                 f"some texts in the first rows are not {name}, and are read as missing values. Pass "
-                "encoding='latin-1', or what else the file is written in",
+                "encoding='latin-1', or the encoding of the file",
             )
             if wrong
             else ()
@@ -273,8 +273,8 @@ def checked_encoding(name: object) -> str | None:
             return found.name
     near = nearest(name, ("latin-1", "cp1252", "utf-8", "utf-16")) if isinstance(name, str) else None
     raise QueryError(
-        f"encoding is {shown(name)}, which is no encoding of CSV. "
-        f"Write encoding={near or 'latin-1'!r}, or another codec of Python, such as 'cp1252' or 'utf-16'"
+        f"encoding is {shown(name)}, which is not an encoding for CSV. Write "
+        f"encoding={near or 'latin-1'!r}, or another Python codec, such as 'cp1252' or 'utf-16'"
     )
 
 

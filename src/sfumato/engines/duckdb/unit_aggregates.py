@@ -67,7 +67,7 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
     if function == "count_star" or (function == "count" and not arguments):
         found = UnitAggregate("1", "count({}){}".format, "BIGINT", False)
     elif len(arguments) != 1:
-        raise QueryError(f"{where}: {function} takes one expression of a row here")
+        raise QueryError(f"{where}: {function} takes one expression of a row")
     else:
         one = validated(where, written(arguments[0]["expression"]), schema)
         found = _aggregate(where, function, one, bool(node["distinct"]))
@@ -86,18 +86,20 @@ def _parsed(where: str, text: str) -> Node:
     node = found[0]
     if len(found) != 1 or node["class"] != "FUNCTION" or node.get("schema") or node.get("catalog"):
         raise QueryError(
-            f"{where}: {text!r} is not one aggregate, such as sum(price); compute with several in "
-            "with_columns behind it"
+            f"{where}: {text!r} is not one aggregate, such as sum(price). Combine several in "
+            "with_columns after it"
         )
     function = node["function_name"].lower()
     if function not in (*AGGREGATES, "count_star"):
         near = nearest(function, AGGREGATES)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(AGGREGATES)}"
-        raise QueryError(f"{where}: {function} is no aggregate of a unit's rows that is known here; {hint}")
+        raise QueryError(f"{where}: {function} is not an aggregate for per_unit; {hint}")
     if node["order_bys"]["orders"] or node.get("export_state"):
-        raise QueryError(f"{where}: {function} with an order; its rows have none")
+        raise QueryError(
+            f"{where}: {function} has an ORDER BY, but the rows of a unit have no order. Leave it out"
+        )
     if node["distinct"] and function not in ("count", "min", "max", "bool_and", "bool_or"):
-        raise QueryError(f"{where}: DISTINCT is known in count alone")
+        raise QueryError(f"{where}: DISTINCT is supported only in count")
     return node
 
 
@@ -111,8 +113,8 @@ def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bo
         # Of values that compare as equal, one would be taken as it comes.
         if kind.endswith("]") or kind.startswith(_SEVERAL):
             raise QueryError(
-                f"{where}: {function} of {kind}, of which two may be equal and not the same; cast it, as "
-                "CAST(x AS VARCHAR)"
+                f"{where}: {function} of {kind}, whose values can be equal but not identical. "
+                "Cast it, such as CAST(x AS VARCHAR)"
             )
         if kind in FLOATS:
             value = _one_nan(f"({value}) + 0::{kind}", kind)
@@ -126,8 +128,10 @@ def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bo
     if function == "sum" and (entries := _VECTOR.fullmatch(kind)):
         return UnitAggregate(value, partial(_sum_of_vectors, int(entries[1])), "DOUBLE[]")
     if kind.endswith("]") or not kind.startswith(_NUMBERS):
-        hint = "take one entry, as x[1]" if kind.endswith("]") else "cast it, as try_cast(x AS DOUBLE)"
-        raise QueryError(f"{where}: {function} takes a number, but this is {kind}; {hint}")
+        hint = (
+            "Take one entry, such as x[1]" if kind.endswith("]") else "Cast it, such as try_cast(x AS DOUBLE)"
+        )
+        raise QueryError(f"{where}: {function} takes a number, but this is {kind}. {hint}")
     if kind in INTEGERS or kind == "BOOLEAN":
         # What no table's sum exceeds, and what several values may.
         large = one.span is not None and max(map(abs, one.span)) > _SUMMED

@@ -81,8 +81,9 @@ def arrow_rows(frame: DataFrame) -> pa.Schema:
             kind = to_arrow_type(field.dataType, timezone=zone)
         except (PySparkException, AssertionError):
             raise EngineError(
-                f"scan: the column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot "
-                f"pass to Python's workers; drop it, or cast it: frame.withColumn({field.name!r}, ...)"
+                f"scan: the column {field.name!r} is {field.dataType.simpleString()}, which Spark "
+                "cannot pass to Python's workers. Drop it, or cast it: "
+                f"frame.withColumn({field.name!r}, ...)"
             ) from None
         fields.append(pa.field(field.name, kind, nullable=field.nullable))
     return pa.schema(fields)
@@ -100,8 +101,8 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
         kind = schema[key].type_name
         if kind not in _KEYS and not kind.startswith("DECIMAL"):
             raise ColumnError(
-                f"group_by: {key!r} is {kind}, which is not given back to Spark; derive another first: "
-                f"with_columns({key}='CAST({key} AS VARCHAR)')"
+                f"group_by: {key} is {kind}, which cannot be returned to Spark. Derive another "
+                f"first: with_columns({key}='CAST({key} AS VARCHAR)')"
             )
     columns, comments = from_arrow_schema(work.schema, prefer_timestamp_ntz=True), work.comments
     for column in columns:
@@ -152,7 +153,7 @@ def _refusing(method: str) -> Callable[..., NoReturn]:
 _SAID = re.compile(
     r"Spark's Python workers lack the module '[\w.]+'|No module named '[\w.]+'|\[PYTHON_VERSION_MISMATCH\]"
     r"|a worker has DuckDB [\w.+-]+, but the release was made with [\w.+-]+"
-    rf"|a worker's DuckDB stopped\. (?:{MEMORY}|{FILES}|{UNKNOWN})|parts of one shard came apart"
+    rf"|a worker's DuckDB stopped\. (?:{MEMORY}|{FILES}|{UNKNOWN})|parts of one shard were separated"
 )
 
 
@@ -168,9 +169,9 @@ def failed(error: Exception) -> EngineError:
     condition = getattr(error, "getCondition", lambda: None)()
     kind = type(error).__name__ + (f" ({condition})" if condition else "")
     return EngineError(
-        f"release: Spark's job failed at {with_article(kind)}, whose text is left out, as it may quote "
-        f"rows; where an "
-        "expression, cast or function before `scan` stops at a row, let it give NULL, as try_cast does"
+        f"release: Spark's job failed with {with_article(kind)} (its text is left out, as it may "
+        "quote rows). If an expression, cast or function before `scan` fails on a row, let it return "
+        "NULL, as try_cast does"
     )
 
 
@@ -230,8 +231,8 @@ class SparkEngine(DistributedEngine):
         super().check_release(plan, unsafe_words)
         if plan.diagnostics is not None:
             raise QueryError(
-                "diagnostics: what a data frame of Spark is released as has no place for them; ask them by "
-                "themselves, question.diagnose(epsilon=0.05), and release with the rest of the budget"
+                "diagnostics: a release as a Spark data frame cannot hold them. Call "
+                "question.diagnose(epsilon=0.05), and release with the rest of the budget"
             )
         self._check()
 
@@ -384,7 +385,10 @@ def _collected(keys: Any) -> pa.Table:
     with in_own_words(failed, Exception):
         rows = keys.limit(PUBLIC_ROWS + 1).toArrow()
     if rows.num_rows > PUBLIC_ROWS:
-        raise QueryError(f"group_by: keys= has more than {PUBLIC_ROWS:,} rows, which travel with every task")
+        raise QueryError(
+            f"group_by: keys= has more than {PUBLIC_ROWS:,} rows, but they are sent with every task. "
+            "Pass fewer keys"
+        )
     return rows
 
 
@@ -398,22 +402,20 @@ def _check_frame(frame: DataFrame) -> None:
     # A column of Spark has whatever attribute it is asked for.
     if not module.startswith("pyspark.sql") or type(frame).__name__ != "DataFrame":
         raise EngineError(
-            f"scan: cannot read {with_article(type(frame).__name__)} of {module.partition('.')[0]}; pass "
-            f"a Spark data "
-            "frame (of pandas on Spark: frame.to_spark())"
+            f"scan: cannot read {with_article(type(frame).__name__)} of "
+            f"{module.partition('.')[0]}. Pass a Spark data frame (from pandas on Spark: "
+            "frame.to_spark())"
         )
     if ".connect." in module:
-        raise EngineError(
-            "scan: the data frame is of Spark Connect, which is not supported; use a classic session"
-        )
+        raise EngineError("scan: data frames of Spark Connect are not supported. Use a classic session")
     version = frame.sparkSession.version
     if _numbers(version) < _numbers(_OLDEST):
-        raise EngineError(f"scan: the data frame is of Spark {version}, but {_OLDEST} or newer is needed")
+        raise EngineError(f"scan: the data frame is from Spark {version}, but {_OLDEST} or newer is needed")
     _check_session(frame)
     if frame.isStreaming:
         raise EngineError(
-            "scan: the data frame is a stream, which never ends; a release needs all rows of a unit. Write "
-            "it to a table, and release from that"
+            "scan: the data frame is a stream, which never ends, but a release needs all rows of a "
+            "unit. Write it to a table, and release from that"
         )
 
 
@@ -421,13 +423,13 @@ def _check_session(frame: DataFrame) -> None:
     """Refuse a Spark session that has ended, and a stream's micro-batch."""
     running = frame.sparkSession.sparkContext._jsc
     if running is None or running.sc().isStopped():
-        raise EngineError("scan: the data frame's Spark session has ended; read the rows in one that runs")
+        raise EngineError("scan: the data frame's Spark session has ended. Read the rows in a running one")
     here = frame.sparkSession.sparkContext.getLocalProperty(_MICRO_BATCH)
     if here is not None or frame.sparkSession.conf.get(_OF_STREAM, None) is not None:
         raise EngineError(
-            "scan: inside foreachBatch, each micro-batch would be a release of its own, whose units come "
-            "again in the next, and one that is tried again would be released twice. Append the batches to a "
-            "table there, and release from the table outside the stream, as often as the budget allows"
+            "scan: inside foreachBatch each micro-batch would be a release of its own, and a retried "
+            "batch would be released twice. Append the batches to a table there, and release from "
+            "the table outside the stream"
         )
 
 
@@ -436,8 +438,8 @@ def _check_comparing(session: SparkSession) -> None:
     off = [name for name in _COMPARING if str(session.conf.get(name, None)).lower() == "false"]
     if off:
         raise EngineError(
-            f"release: with {' and '.join(off)} set to false, Spark does not see that rows changed where it "
-            "computes a lost part again, and a unit may count twice; set it to true"
+            f"release: with {' and '.join(off)} set to false, Spark may recompute a lost part from "
+            "changed rows, and a unit may count twice. Set it to true"
         )
 
 
@@ -462,14 +464,15 @@ def spark_tables(spark: SparkSession) -> Callable[[object], Any]:
     """
     kind = type(spark)
     if not kind.__module__.startswith("pyspark.sql") or kind.__name__ != "SparkSession":
-        raise ParameterError("spark", kind.__name__, "a session, as sfumato.spark.session() gives one")
+        raise ParameterError("spark", kind.__name__, "a session, such as sfumato.spark.session() returns")
 
     def frame(source: object) -> Any:
         if is_frame(source):
             return source
         if not isinstance(source, str):
             raise EngineError(
-                f"source is {with_article(type(source).__name__)}, but must name a table or view of Spark"
+                f"source is {with_article(type(source).__name__)}, but must be the name of a table "
+                "or view of Spark"
             )
 
         def says(error: Exception) -> EngineError:

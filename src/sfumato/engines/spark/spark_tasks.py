@@ -98,8 +98,8 @@ def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches]
             from sfumato.engines.spark.spark_tasks import settle, spill_beside_blocks
         except ImportError as error:
             raise RuntimeError(
-                f"Spark's Python workers lack the module {error.name!r}; install sfumato and what it needs "
-                "where they run, or send a packed environment along (docs/spark.md)"
+                f"Spark's Python workers lack the module {error.name!r}. Install sfumato and its "
+                "dependencies there, or send a packed environment along (docs/spark.md)"
             ) from None
         spill_beside_blocks()
         yield from task(*arguments, batches)
@@ -160,6 +160,8 @@ def _by_shard(batches: Batches) -> Iterator[tuple[int, Iterator[bytes]]]:
     seen: set[int] = set()
     for shard, parts in groupby(_rows(batches), key=lambda row: row[0]):
         if shard in seen:
-            raise EngineError("parts of one shard came apart; do not change the partitions inside a release")
+            raise EngineError(
+                "parts of one shard were separated. Do not change the partitions inside a release"
+            )
         seen.add(shard)
         yield shard, (data for _, data in parts)

@@ -89,7 +89,7 @@ def _check_constant(node: Node) -> None:
     if node["class"] == "CAST" and node["type_expr"]["type_name"].upper() != "INTERVAL":
         _cast(node)
     if len(node.get("literal", {}).get("text", "")) > _LONGEST:  # functions may copy it for each row
-        raise Unsafe(node, f"holds a text of more than {_LONGEST} characters")
+        raise Unsafe(node, f"has a text of more than {_LONGEST} characters")
     if node["class"] != "FUNCTION":
         return
     # It is written out once more with each function around it.
@@ -99,7 +99,7 @@ def _check_constant(node: Node) -> None:
         one["class"] == "FUNCTION" and one["function_name"] == "list_value" for one in (node, *children(node))
     ]
     if is_list[0] and any(is_list[1:]):  # DuckDB takes long to bind deep ones
-        raise Unsafe(node, "makes a list of lists; a list holds plain values here")
+        raise Unsafe(node, "makes a list of lists, but a list must hold plain values")
     most = _LONGEST_LIST if is_list[0] else _LONGEST
     try:
         ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
@@ -164,7 +164,7 @@ def _cast(node: Node) -> str:
     try:
         kind = type_of(f"CAST(NULL AS {cast_type(node)})")
     except DoesNotBind:
-        raise Unsafe(node, "casts to a type that is not known") from None
+        raise Unsafe(node, "casts to an unknown type") from None
     if kind.partition("(")[0] not in TYPES:
         raise Unsafe(node, f"casts to {kind.partition('(')[0]}, which is not available here")
     return kind
@@ -172,7 +172,7 @@ def _cast(node: Node) -> str:
 
 def _extracted(node: Node, parts: list[Part]) -> Part:
     if parts[0].type_name in ("JSON", "VARIANT"):
-        raise Unsafe(node, "takes a part of JSON; write json_extract(..., '$.name') for it")
+        raise Unsafe(node, "takes a part of JSON. Write json_extract(..., '$.name') for it")
     if parts[0].type_name.startswith("MAP("):
         return plain(node, "", parts)  # what is given is a key
     places = [place(p) for p in parts[1:]]
@@ -230,10 +230,10 @@ def _vector(node: Node, name: str, parts: list[Part]) -> tuple[Node, int, Any]:
         raise DoesNotBind(f"{name} takes a list of numbers and two constants")
     held = _NUMBER_LIST.fullmatch(parts[0].type_name)
     if parts[0].constant or held is None or not held[1].startswith(_NUMBERS):
-        raise Unsafe(parts[0].node, f"is no column of lists of numbers, which {name} takes")
+        raise Unsafe(parts[0].node, f"is not a column of lists of numbers, which {name} takes")
     ((length, last),) = ask(f"SELECT {parts[1].text}, {parts[2].text}")
     if type(length) is not int or not 1 <= length <= MAX_ENTRIES:
-        raise Unsafe(parts[1].node, f"is no number of entries from 1 to {MAX_ENTRIES:,}")
+        raise Unsafe(parts[1].node, f"is not a number of entries from 1 to {MAX_ENTRIES:,}")
     return once(tried(parts[0], "DOUBLE[]")).node, length, last
 
 
@@ -253,7 +253,7 @@ def _norm(node: Node, name: str, parts: list[Part]) -> Part:
 def _steps(node: Node, name: str, parts: list[Part]) -> Part:
     vector, length, exponent = _vector(node, name, parts)
     if type(exponent) is not int or abs(exponent) > _MAX_EXPONENT:
-        raise Unsafe(parts[2].node, f"is no exponent of 2 from -{_MAX_EXPONENT} to {_MAX_EXPONENT}")
+        raise Unsafe(parts[2].node, f"is not an exponent of 2 from -{_MAX_EXPONENT} to {_MAX_EXPONENT}")
     scaled, most = f"x * {double(2.0**-exponent)}", double(_MAX_STEPS)
     steps = f"TRY_CAST(round(least(greatest({scaled}, -{most}), {most})) AS BIGINT)"
     kind = f"BIGINT[{length}]"
@@ -287,7 +287,7 @@ def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
         return _of_decimals(sign, parts)
     if result in FLOATS or result.startswith("DECIMAL"):
         return plain(node, name, parts)
-    raise Unsafe(node, f"computes with {named(parts)}; cast to BIGINT or DOUBLE first")
+    raise Unsafe(node, f"computes with {named(parts)}. Cast to BIGINT or DOUBLE first")
 
 
 def _divided(node: Node, name: str, parts: list[Part]) -> Part:
@@ -417,7 +417,7 @@ def _decimal(part: Part, width: int, scale: int) -> Part:
 
 def _absolute(node: Node, name: str, parts: list[Part]) -> Part:
     if parts[0].type_name == "UHUGEINT":
-        raise Unsafe(node, "computes with UHUGEINT; cast to HUGEINT or DOUBLE first")
+        raise Unsafe(node, "computes with UHUGEINT. Cast to HUGEINT or DOUBLE first")
     if len(parts) != 1 or parts[0].type_name not in INTEGERS:
         return plain(node, name, parts)
     (part,) = parts
@@ -438,7 +438,7 @@ def _bit_count(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _of_bits(node: Node, name: str, parts: list[Part]) -> Part:
     if any(p.type_name == "BIT" for p in parts):
-        raise Unsafe(node, f"uses {name} on BIT, which takes two of one length only; cast to BIGINT first")
+        raise Unsafe(node, f"uses {name} on BIT, which takes two of the same length. Cast to BIGINT first")
     return plain(node, name, parts)
 
 
@@ -447,7 +447,7 @@ def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
         return plain(node, name, parts)
     ((places,),) = ask(f"SELECT TRY_CAST({parts[1].text} AS INTEGER)")
     if places is None or abs(places) > 40:
-        raise Unsafe(parts[1].node, "is no number of digits; give one from -40 to 40")
+        raise Unsafe(parts[1].node, "is not a number of digits from -40 to 40")
     if parts[0].type_name in INTEGERS:
         return _rounded_whole(node, name, parts, max(-places, 0))
     return plain(node, name, parts if places >= 0 else [tried(parts[0], "DOUBLE"), parts[1]])

@@ -85,7 +85,7 @@ def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
     except duckdb.Error as error:
         raise DoesNotBind(said(error)) from None
     except NotSql:
-        raise DoesNotBind("it cannot be judged; write it in another way") from None
+        raise DoesNotBind("it cannot be checked. Write it another way") from None
     _check_overloads(tree, types)
     return Bound(str(type_name), _implicit_casts(tree))
 
@@ -135,14 +135,14 @@ def check_cast(given: str, kind: str) -> None:
 def _check_cast(given: str, kind: str) -> None:
     from_json = "JSON" in given and is_nested(kind)
     if from_json or ("MAP(" in kind and "MAP(" not in given and given != "VARCHAR"):
-        raise DoesNotBind(f"{given} is never read as {kind} here")
+        raise DoesNotBind(f"{given} cannot be read as {kind}")
     try:
         ask(f"SELECT hash(TRY_CAST(_0 AS {kind})) FROM (VALUES (CAST(NULL AS {given}))) AS rows(_0)")
     except duckdb.Error:
-        raise DoesNotBind(f"{given} is never read as {kind} here") from None
+        raise DoesNotBind(f"{given} cannot be read as {kind}") from None
     if is_missing_cast(given, kind):  # which TRY_CAST would make NULL in every row
         raise DoesNotBind(
-            f"DuckDB has no cast from {given} to {kind}; cast to another type first, or leave it out"
+            f"DuckDB has no cast from {given} to {kind}. Cast to another type first, or leave it out"
         )
 
 
@@ -178,15 +178,17 @@ def _implicit_casts(tree: Node) -> dict[int, str]:
                 number, kind = int(child["column_names"][0][1:]), cast_type(node)
                 under_cast.add(id(child))
                 if casts.setdefault(number, kind) != kind:
-                    raise DoesNotBind("its arguments are of several types; cast them to one")
+                    raise DoesNotBind("its arguments have different types. Cast them to one")
             elif is_constant(child):
                 constants.append(node)
             else:
-                raise DoesNotBind("it casts inside, where a value may not fit; write the cast, and in parts")
+                raise DoesNotBind(
+                    "it casts implicitly, and a value may not fit. Write the cast, and split the expression"
+                )
         elif node["class"] == "COLUMN_REF" and id(node) not in under_cast:
             plain.add(int(node["column_names"][0][1:]))
     if plain & casts.keys():
-        raise DoesNotBind("its arguments are of several types; cast them to one")
+        raise DoesNotBind("its arguments have different types. Cast them to one")
     _compute(constants)
     return casts
 
@@ -313,7 +315,7 @@ def understood(node: Node, parts: list[Part]) -> Bound:
     """Return what DuckDB makes of a node over total arguments."""
     types = tuple(None if p.constant else p.type_name for p in parts)
     if len(types) - types.count(None) > _MAX_TAKEN:  # the time to bind them grows with the square
-        raise Unsafe(node, f"takes more than {_MAX_TAKEN} values of a row at once; take them in steps")
+        raise Unsafe(node, f"takes more than {_MAX_TAKEN} values of a row at once. Take them in steps")
     return bound(local(with_children(node, [p.node for p in parts]), [p.constant for p in parts]), types)
 
 
@@ -331,7 +333,7 @@ def _without_casts(bind: Callable[[list[Part]], Bound], parts: list[Part]) -> tu
             return found, parts
         casts = _lossless(found.casts, parts)
         parts = [tried(p, casts[i]) if i in casts else p for i, p in enumerate(parts)]
-    raise DoesNotBind("its arguments are of several types; cast them to one")
+    raise DoesNotBind("its arguments have different types. Cast them to one")
 
 
 def _lossless(casts: dict[int, str], parts: list[Part]) -> dict[int, str]:
@@ -341,7 +343,9 @@ def _lossless(casts: dict[int, str], parts: list[Part]) -> dict[int, str]:
     """
     for i, kind in casts.items():
         if parts[i].type_name == "UHUGEINT" and kind in INTEGERS:
-            raise DoesNotBind("UHUGEINT does not meet other types; cast it to HUGEINT or DOUBLE first")
+            raise DoesNotBind(
+                "UHUGEINT cannot be combined with other types. Cast it to HUGEINT or DOUBLE first"
+            )
         if kind == "TIMESTAMP_NS" and parts[i].type_name.startswith(DATED):
             return _instead(casts, parts, "TIMESTAMP_NS", "TIMESTAMP")
         is_text = parts[i].type_name == "VARCHAR" and not parts[i].constant
@@ -407,7 +411,7 @@ def over(template: str, *parts: Part) -> Part:
 def once(part: Part) -> Part:
     """Return the part, if it is short enough to stand twice."""
     if len(part.text) > _TWICE:
-        raise Unsafe(part.node, "is too long here; give it a name with with_columns(...) and use that")
+        raise Unsafe(part.node, "is too long. Name it with with_columns(...) and use that name")
     return part
 
 
@@ -458,7 +462,7 @@ def constants(*numbers: int, then: Form = plain) -> Form:
     def form(node: Node, name: str, parts: list[Part]) -> Part:
         for part in (parts[i] for i in numbers if i < len(parts)):
             if not part.constant:
-                raise Unsafe(part.node, f"gives {name} a column where it takes a constant here")
+                raise Unsafe(part.node, f"passes a column to {name} where it takes a constant")
         made_of_parts = then(node, name, parts)
         for which in (0, 1):
             _try_on_samples(node, name, parts, which)

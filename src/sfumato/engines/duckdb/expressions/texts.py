@@ -103,9 +103,9 @@ def _shares(parts: list[Part], count: int) -> list[Part]:
 
 def _joined(node: Node, name: str, parts: list[Part]) -> Part:
     if any(nested(p.type_name) or p.type_name in ("BLOB", "BIT") for p in parts):
-        raise Unsafe(node, f"joins what is no text by {name}")
+        raise Unsafe(node, f"joins a value that is not text by {name}")
     if len(parts) > _MAX_JOINED:
-        raise Unsafe(node, f"joins more than {_MAX_JOINED} texts at once; join them in steps")
+        raise Unsafe(node, f"joins more than {_MAX_JOINED} texts at once. Join them in steps")
     return plain(node, name, [_cut(p) for p in parts])
 
 
@@ -128,11 +128,11 @@ def _matched(node: Node, name: str, parts: list[Part]) -> Part:
     """Refuse large patterns, and ones for bytes: where these take a character apart, its text is none."""
     ((pattern,),) = ask(f"SELECT CAST({parts[1].text} AS VARCHAR)") if len(parts) > 1 else ((None,),)
     if "\\C" in (pattern or ""):
-        raise Unsafe(parts[1].node, "is a pattern with \\C, which matches single bytes; write . for it")
+        raise Unsafe(parts[1].node, "is a pattern with \\C, which matches single bytes. Write . instead")
     if pattern_size(pattern or "") > LARGEST_PATTERN:  # DuckDB may take its size in steps for each character
         raise Unsafe(
             parts[1].node,
-            f"is a pattern of more than {LARGEST_PATTERN} characters with its repetitions written out",
+            f"is a pattern of more than {LARGEST_PATTERN} characters when its repetitions are expanded",
         )
     if name == "regexp_extract" and len(parts) > 2 and nested(parts[2].type_name):
         ((groups,),) = ask(f"SELECT len({parts[2].text})")
@@ -172,9 +172,9 @@ def _escaped(node: Node, name: str, parts: list[Part]) -> Part:
 def _list(node: Node, name: str, parts: list[Part]) -> Part:
     for part in parts:
         if nested(part.type_name):
-            raise Unsafe(node, "makes a list of lists; a list holds plain values here")
+            raise Unsafe(node, "makes a list of lists, but a list must hold plain values")
         if not part.constant and part.type_name not in _LISTED and not part.type_name.startswith(_LISTED_TOO):
-            raise Unsafe(part.node, f"is {part.type_name.partition('(')[0]}, which is not listed here")
+            raise Unsafe(part.node, f"is {part.type_name.partition('(')[0]}, which cannot be in a list")
     if len(parts) > _MAX_LISTED:
         raise Unsafe(node, f"makes a list of more than {_MAX_LISTED} values")
     return plain(node, name, _shares(parts, len(parts)))
@@ -185,9 +185,9 @@ def _json(node: Node, name: str, parts: list[Part]) -> Part:
         raise Unsafe(node, f"uses {name}, which takes JSON or text")
     for part in parts[1:]:
         if "*" in part.text:
-            raise Unsafe(part.node, "is a path with *, which finds many values; name one")
+            raise Unsafe(part.node, "is a path with *, which finds many values. Name one")
         if nested(part.type_name):
-            raise Unsafe(part.node, "is a list of paths, which finds many values; name one")
+            raise Unsafe(part.node, "is a list of paths, which finds many values. Name one")
     # A column may be declared JSON and hold what is none.
     return plain(node, name, [document(parts[0]), *parts[1:]])
 

@@ -63,8 +63,8 @@ def time_arithmetic(node: Node, sign: str, parts: list[Part]) -> Part | None:
                 return _multiplied(parts[1], parts[0])
     raise Unsafe(
         node,
-        f"computes with {named(parts)}; admitted are a date plus or minus whole days or an interval, one "
-        "date minus another, and a number times a constant interval, such as x * INTERVAL '1 day'",
+        f"computes with {named(parts)}. Use a date plus or minus whole days or an interval, one "
+        "date minus another, or a number times a constant interval, such as x * INTERVAL '1 day'",
     )
 
 
@@ -99,7 +99,7 @@ def _check_interval(part: Part, times: str = "1") -> None:
     try:
         ask(f"SELECT hash({', '.join(ends)})")
     except duckdb.Error:
-        raise Unsafe(part.node, "is too long an interval: it leads out of the calendar") from None
+        raise Unsafe(part.node, "is too long an interval: it leads outside the calendar") from None
 
 
 def _multiplied(interval: Part, number: Part) -> Part:
@@ -125,7 +125,7 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
             part.type_name == "TIME" and name in _PARTS_OF_HOURS
         ):
             raise Unsafe(
-                node, f"uses {name}, which takes a date or a timestamp here; cast to one: CAST(... AS DATE)"
+                node, f"uses {name}, which takes a date or a timestamp. Cast to one: CAST(... AS DATE)"
             )
         if name in _WITHIN_CALENDAR and part.type_name != "TIME":
             new[i] = _in_calendar(part)
@@ -158,7 +158,7 @@ def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1 or parts[0].type_name not in INTEGERS:
-        raise Unsafe(node, "uses make_timestamp, which takes a whole number of microseconds here")
+        raise Unsafe(node, "uses make_timestamp, which takes a whole number of microseconds")
     number = once(tried(parts[0], "BIGINT"))
     # The years 1 to 9999.
     return over(
@@ -168,7 +168,7 @@ def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
 
 def _date(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 3 or any(p.type_name not in INTEGERS for p in parts):
-        raise Unsafe(node, "uses make_date, which takes a year, a month and a day here, whole numbers")
+        raise Unsafe(node, "uses make_date, which takes a year, a month and a day, all whole numbers")
     return over("TRY_CAST(_0 || '-' || _1 || '-' || _2 AS DATE)", *(tried(p, "VARCHAR") for p in parts))
 
 
@@ -180,8 +180,8 @@ def _in_zone(node: Node, name: str, parts: list[Part]) -> Part:
     known = ask("SELECT name FROM pg_timezone_names() WHERE lower(name) = lower(?)", [zone or ""])
     if not known:
         near = nearest(zone or "", [one for (one,) in ask("SELECT name FROM pg_timezone_names()")])
-        hint = f"; did you mean {near!r}?" if near else "; name one as 'Europe/Berlin' or 'UTC'"
-        raise Unsafe(parts[0].node, f"names no time zone that is known{hint}")
+        hint = f"; did you mean {near!r}?" if near else "; write one such as 'Europe/Berlin' or 'UTC'"
+        raise Unsafe(parts[0].node, f"is not a known time zone{hint}")
     if not parts[1].type_name.startswith(DATED):
-        raise Unsafe(node, "uses AT TIME ZONE, which takes a date or a timestamp here")
+        raise Unsafe(node, "uses AT TIME ZONE, which takes a date or a timestamp")
     return plain(node, name, [parts[0], _in_calendar(parts[1])])

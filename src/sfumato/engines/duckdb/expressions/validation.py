@@ -77,9 +77,9 @@ _ALLOWED = frozenset(
 _REFUSED = {
     "SUBQUERY": "a subquery, which sees other rows",
     "WINDOW": "a window function, which sees other rows",
-    "STAR": "a star; name the columns",
-    "LAMBDA": "a lambda; use plain functions of the row",
-    "PARAMETER": "a parameter; write the value itself",
+    "STAR": "a star. List the columns",
+    "LAMBDA": "a lambda. Use functions of the row",
+    "PARAMETER": "a parameter. Write the value itself",
 }
 # What DuckDB's parser says of these. A part that it says nothing about is null or empty.
 _PARTS = (
@@ -160,8 +160,8 @@ def _validated(where: str, text: str, columns: Mapping[str, Column]) -> Validate
             _check(where, text, node, columns)
         if sum(bool(children(node)) for node in descendants(tree)) > _MAX_OPERATIONS:
             raise QueryError(
-                f"{where}: the expression has more than {_MAX_OPERATIONS} operations; name its parts with "
-                "with_columns"
+                f"{where}: the expression has more than {_MAX_OPERATIONS} operations. Name its "
+                "parts with with_columns"
             )
         part = total(tree, lambda node: _type_of_column(node, columns))
         where_true = condition(part.node, lambda node: _type_of_column(node, columns))
@@ -170,7 +170,7 @@ def _validated(where: str, text: str, columns: Mapping[str, Column]) -> Validate
         raise QueryError(_marked(where, text, _at(error.node), error.why)) from None
     except RecursionError:
         raise QueryError(
-            f"{where}: the expression is nested too deep; name its parts with with_columns"
+            f"{where}: the expression is nested too deeply. Name its parts with with_columns"
         ) from None
     reads = frozenset(_uses(tree))
     complete = complete_columns(where_true, columns)
@@ -187,16 +187,21 @@ def _check_size(where: str, text: str) -> None:
     """Refuse what DuckDB's parser would take long to refuse, or all memory."""
     if len(text) > LONGEST:
         raise QueryError(
-            f"{where}: the expression is longer than {LONGEST} characters; name its parts with with_columns"
+            f"{where}: the expression is longer than {LONGEST} characters. Name its parts with with_columns"
         )
     with suppress(SqlError):  # of a quote that does not end, which DuckDB's parser refuses at once
         if too_deep(scan(text)):
-            raise QueryError(f"{where}: the expression is nested too deep; name its parts with with_columns")
+            raise QueryError(
+                f"{where}: the expression is nested too deeply. Name its parts with with_columns"
+            )
 
 
 def _parsed(where: str, text: str) -> Node:
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in str(text)):
-        raise QueryError(f"{where}: the expression holds a character that is none: NUL, or half of a pair")
+        raise QueryError(
+            f"{where}: the expression has a character that cannot stand in it (NUL, or half of a "
+            "surrogate pair)"
+        )
     try:
         selected = parsed(f"{_PREFIX}{text}\n)")
     except NotSql as error:
@@ -205,7 +210,7 @@ def _parsed(where: str, text: str) -> Node:
             raise QueryError(f"{where}: {text!r} {error.why}") from None
         why = error.why
         if at > len(text.encode()):  # what is read there is the end of our own parentheses
-            why = "ends too early, or has one ) too many"
+            why = "ends too early, or has a ) too many"
         raise QueryError(_marked(where, text, at, why)) from None
     if len(selected) != 1:
         raise QueryError(f"{where}: {text!r} is more than one SQL expression")
@@ -226,7 +231,7 @@ def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> 
     elif kind not in _ALLOWED:
         raise QueryError(_marked(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
     if new := [name for name, value in node.items() if value and name not in _KNOWN_PARTS]:
-        raise QueryError(_marked(where, text, _at(node), f"holds {new[0]}, which is new in DuckDB's SQL"))
+        raise QueryError(_marked(where, text, _at(node), f"uses {new[0]}, which is new in DuckDB's SQL"))
 
 
 def _meant(name: str, text: str, columns: Mapping[str, Column]) -> str:
@@ -241,9 +246,9 @@ def _check_function(where: str, text: str, node: Node) -> None:
     name = node["function_name"].lower()
     if node.get("schema") or node.get("catalog"):
         # A database file may hold a macro of any name, whose body is not in this tree.
-        why = f"names the schema of {name}; write the function alone"
+        why = f"names the schema of {name}. Write the function alone"
     elif node.get("filter") or node.get("distinct") or node["order_bys"]["orders"]:
-        why = f"gives {name} a clause of aggregates"
+        why = f"gives {name} a clause of an aggregate"
     elif name in functions().missing:
         why = f"uses {name}, which DuckDB {duckdb.__version__} does not have"
     elif name in FORMS or (name in OF_CONSTANTS and is_constant(node)):
@@ -252,9 +257,9 @@ def _check_function(where: str, text: str, node: Node) -> None:
         sql = "SELECT DISTINCT function_type FROM duckdb_functions() WHERE lower(function_name) = ?"
         kinds = {kind for (kind,) in ask(sql, [name])}
         if kinds & {"aggregate", "table", "table_macro"}:
-            why = f"uses {name}, which is not a function of one row alone"
+            why = f"uses {name}, which is not a function of a single row"
         elif kinds:
-            why = f"uses {name}, which is not available here: it is not known to be safe on every row"
+            why = f"uses {name}, which is not known to be safe on every row"
         else:
             near = nearest(name, FORMS)
             why = f"uses {name}, which is not a function" + (f"; did you mean {near}?" if near else "")
@@ -265,7 +270,7 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     name, *fields = node["column_names"]
     kind = next(c.type_name for n, c in columns.items() if same_name(n) == same_name(name))
     if fields and kind == "JSON":
-        raise Unsafe(node, f"takes a part of JSON; write json_extract({name}, '$.{fields[0]}')")
+        raise Unsafe(node, f"takes a part of JSON. Write json_extract({name}, '$.{fields[0]}')")
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
         raise Unsafe(node, f"takes more fields of {name} than it has")
     try:
@@ -273,7 +278,7 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     except DoesNotBind as error:
         raise Unsafe(node, f"does not fit the columns: {error}") from None
     if hostile := _HOSTILE.search(kind):
-        raise Unsafe(node, f"uses {name}, which holds {hostile[0]}; cast it before scan")
+        raise Unsafe(node, f"uses {name}, which has {hostile[0]}. Cast it before scan")
     return kind
 
 
