@@ -27,7 +27,7 @@ from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.random_words import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
-from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
+from sfumato.plan.noisy_trees import LeafCounts, noisy_tree
 from sfumato.plan.plan import Plan
 from tests.faults import questions
 from tests.faults.questions import QUESTIONS

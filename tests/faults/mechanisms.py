@@ -94,7 +94,7 @@ FAULTS = [
           "number = beyond[name] if name in beyond else Int128Array.from_arrow(exact[name])\n                values[name] = number if name in beyond else number + row", DRAWN),
     Fault("noise of a tree is half as large", "plan/group_measurement.py",
           "noisy_tree(counts, laws[name], ranks", "noisy_tree(counts, type(laws[name])(laws[name].unit / 2), ranks", DRAWN),
-    Fault("nodes of a level of a tree share their noise", "plan/noisy_statistics.py",
+    Fault("nodes of a level of a tree share their noise", "plan/noisy_trees.py",
           "law.rounded(exact.size, words=words).reshape(exact.shape)", "law.rounded(1, words=words)", "tests/plan/test_quantiles.py"),
     Fault("groups that selection hides are shown", "plan/group_measurement.py",
           "keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))", "kept = kept | True", "tests/engines/test_noise.py::test_groups_are_shown_as_often_as_the_rule_says[duckdb-laplace-1]"),

@@ -13,7 +13,8 @@ from sfumato.errors import ParameterError
 from sfumato.exact.rollup import Rollup
 from sfumato.noise import Gaussian, SeededWords
 from sfumato.noise.centred_noise import FINE, MAX_SCALE, CentredGaussian
-from sfumato.noise.level_noise import _SOLVED, LevelNoises, LevelsGaussian, least_squares, variances
+from sfumato.noise.level_noise import _SOLVED, LevelsGaussian, least_squares
+from sfumato.noise.level_tolerances import LevelNoises, variances
 from sfumato.noise.noise_sums import Form
 
 pytestmark = pytest.mark.noise_cannot_matter("the words are seeded")

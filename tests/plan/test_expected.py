@@ -11,7 +11,8 @@ import sfumato as sf
 from sfumato.errors import SfumatoError
 from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.noise_error import OFF_BY_TREE, OFF_OF_THREE, ratio
-from sfumato.plan.noisy_statistics import LeafCounts, NoisyNumbers, noisy_tree
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.noisy_trees import LeafCounts, noisy_tree
 from sfumato.plan.quantile_candidates import SPREAD, Places
 from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
 from sfumato.transformations.statistics.quantile_counts import LEAVES

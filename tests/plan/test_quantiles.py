@@ -8,7 +8,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.plan.noisy_statistics import PROFILE, LeafCounts, NoisyNumbers, noisy_tree
+from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_tree
 from sfumato.query.aggregates.quantile_aggregates import QuantileEstimate
 from sfumato.transformations import QuantileTree
 from sfumato.transformations.statistics.quantile_counts import LEAVES

@@ -19,7 +19,8 @@ from sfumato.engines.worker_noise import digest
 from sfumato.engines.worker_secret import EnvironmentSecret
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise import KeyedWords
-from sfumato.plan.noisy_statistics import BRANCHING, HEIGHT, LEAVES, LeafCounts, noisy_tree
+from sfumato.plan.noisy_trees import LeafCounts, noisy_tree
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 # Private groups.
 

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.measurements.int128_array import int64_values
-from sfumato.plan.noisy_statistics import kept_batch, kept_rows
+from sfumato.plan.group_measurement import kept_batch, kept_rows
 from sfumato.query import sizes
 from sfumato.testing import noise_free
 

@@ -30,8 +30,7 @@ import pytest
 
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
-from sfumato.plan.group_measurement import NoisyBatch
-from sfumato.plan.noisy_statistics import NoisyTree
+from sfumato.plan.noisy_statistics import NoisyBatch, NoisyTree
 from sfumato.query import sizes
 from sfumato.release.payment import no_charge
 from sfumato.release.release import Release

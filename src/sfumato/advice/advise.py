@@ -25,7 +25,7 @@ from sfumato.guidance.expected_error import EstimatedUnits, OutputError, mean_er
 from sfumato.guidance.inferred_bounds import bounded
 from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, max_limits
 from sfumato.names import suggest_arguments
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.noise_error import Errors
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan

@@ -25,7 +25,8 @@ from sfumato.engines.duckdb.stages import Stages, as_stream
 from sfumato.engines.worker_secret import Secret, sealed
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
-from sfumato.plan.group_measurement import GroupMeasurement, NoisyBatch
+from sfumato.plan.group_measurement import GroupMeasurement
+from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.plan.plan import Plan, certified
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes

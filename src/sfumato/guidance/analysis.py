@@ -29,7 +29,7 @@ from sfumato.guidance.unit_contributions import (
     atoms_of,
     coordinates,
 )
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import (

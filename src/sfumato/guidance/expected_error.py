@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.guidance.contribution_distribution import Distribution
 from sfumato.measurements.group_selection import GroupSelection
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.noise_error import Errors
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan

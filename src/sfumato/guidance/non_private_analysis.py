@@ -18,7 +18,7 @@ from sfumato.display.pictures import checked_picture, save
 from sfumato.display.result_table import ResultTable, pandas_frame, polars_frame
 from sfumato.errors import ParameterError, nearest
 from sfumato.measurements.int128_array import arrow_column
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.query.query import Query
 
 if TYPE_CHECKING:

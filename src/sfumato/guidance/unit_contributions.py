@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.framework import WHOLE
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates import Estimate
 from sfumato.query.aggregates.aggregate import BoundedAggregate, short
 from sfumato.query.aggregates.derived_outputs import DerivedEstimate

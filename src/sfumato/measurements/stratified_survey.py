@@ -38,7 +38,8 @@ from sfumato.framework import AtomDomain, L1Distance, L2Distance, Measurement, V
 from sfumato.measurements.independent_noise import NOISES, Law, NoiseKind
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian
-from sfumato.noise.laws import Floats, RoundedNoise
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import RoundedNoise
 from sfumato.transformations import Norm
 from sfumato.transformations.stratified_design import StratifiedDesign, stratum_sums
 

@@ -29,7 +29,8 @@ from sfumato.noise.k_norm.joint_marginals import (
     splits,
 )
 from sfumato.noise.k_norm.sampling import density, lowest
-from sfumato.noise.laws import Floats, Gaussian
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import Gaussian
 
 # Of how many groups, and the weight of each coordinate there; of many forms at once, in the last axis.
 Parts = list[tuple[int, Floats]]

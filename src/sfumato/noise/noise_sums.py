@@ -14,7 +14,8 @@ from sfumato.dataclass import dataclass
 from sfumato.exact.outward_rounding import log_tail
 from sfumato.exact.root_finding import first_whole, halve, narrow
 from sfumato.noise.form_laws import FormLaws, Parts
-from sfumato.noise.laws import Floats, Gaussian, Laplace, Law
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import Gaussian, Laplace, Law
 
 _SAFE_MIXTURE = 1 + 1e-9  # what float arithmetic may lose
 # Tilts, of which any is sound: some of all sizes for every sum, and then more beside the best of them.

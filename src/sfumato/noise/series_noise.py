@@ -17,7 +17,8 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import whole_number
 from sfumato.exact.time_trees import Toeplitz, Tree
-from sfumato.noise.laws import Floats, Gaussian, Laplace
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import Gaussian, Laplace
 from sfumato.noise.random_words import Words, source_of
 
 MAX_SCALE = Fraction(2**40)  # scales from here on could leave 64-bit integers

@@ -40,28 +40,38 @@ from sfumato.noise import Words
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_marginals import marginals
-from sfumato.noise.laws import Floats
-from sfumato.noise.level_noise import LevelNoises, LevelsGaussian
+from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
-from sfumato.plan.noisy_statistics import (
-    PROFILE,
-    Cumulated,
-    LeafCounts,
-    Levelled,
-    NoisyNumbers,
-    NoisyTree,
-    kept_batch,
-    kept_rows,
-    noisy_tree,
-)
+from sfumato.plan.noisy_statistics import Cumulated, NoisyBatch, NoisyNumbers, NoisyTree
+from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_tree
 from sfumato.plan.quantile_candidates import Choice, Places, counted
 from sfumato.plan.required_statistics import Requirements
+from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.group_totals import GROUPING, Series, Totals
 from sfumato.query.query import Query
 from sfumato.transformations import CountUnits, QuantileTree, Statistic, cone_of
 
 Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace
+
+
+def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
+    """Return the kept rows of an Arrow column, in memory of their own: no other row is in it.
+
+    Args:
+        column: of any type.
+        kept: for each row, whether it is kept.
+    """
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+    if len(edges) > sizes.KEPT_PARTS:
+        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
+    parts = [column.slice(start, end - start) for start, end in edges.tolist()]
+    return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
+
+
+def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the kept rows of an Arrow batch, as `kept_rows` does for each column."""
+    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
 
 
 @dataclass(frozen=True, repr=False)
@@ -440,40 +450,7 @@ class GroupMeasurement(Spelled):
                 for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))
             ]
             levels[name] = [one.scaled(steps[name] / (1 << bits)) for one in noisy]
-        return self._of_levels(totals, noise, keys, levels)
-
-    def _of_levels(
-        self,
-        totals: Totals,
-        noise: LevelsGaussian,
-        keys: pa.RecordBatch,
-        levels: dict[str, list[Floats]],
-    ) -> NoisyBatch:
-        """Return the batch of groups and totals for the noisy statistics of all levels."""
-        shown = {name: totals.placed(own) for name, own in levels.items()}
-        off = {name: totals.placed(noise.off(c)) for c, name in enumerate(self.names)}
-        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(self.names, noise.scales, strict=True)}
-        floats = {n: float(s) for n, s in self.steps.items()}
-        noises = LevelNoises(noise, floats, scales, totals.placed(noise.deviations), off)
-        of_cells = NoisyNumbers({n: own[0] for n, own in levels.items()}, {}, self.laws, self.steps)
-        cells = replace(of_cells, levels=Levelled(totals, noises, of_cells, keys, levels))
-        numbers = replace(of_cells, values=shown, levels=Levelled(totals, noises, cells, keys, levels))
-        return NoisyBatch(self, totals.keys(keys.columns, self.keys), numbers)
-
-    def restored(self, kept: tuple[Any, ...]) -> NoisyBatch:
-        """Return the measured batch whose `NoisyBatch.kept` this is.
-
-        Args:
-            kept: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
-        """
-        keys, values, trees, chosen, totals = kept
-        if isinstance(self.noise, LevelsGaussian) and keys.num_rows:
-            assert self.totals is not None
-            own = self.totals.for_keys(keys.columns)
-            return self._of_levels(own, replace(self.noise, rollup=own.rollup), keys, values)
-        return NoisyBatch(
-            self, keys, NoisyNumbers(values, trees, self.laws, self.steps, chosen, totals, noise=self.noise)
-        )
+        return NoisyBatch.of_levels(self, totals, noise, keys, levels)
 
     def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:
@@ -486,85 +463,6 @@ class GroupMeasurement(Spelled):
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 
 
-class NoisyBatch:
-    """What the group measurement gives: the keys and the noisy statistics of a batch of groups."""
-
-    def __init__(self, measurement: GroupMeasurement, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
-        self.measurement = measurement
-        self.keys = keys
-        self.numbers = numbers
-
-    @property
-    def kept(self) -> tuple[Any, ...]:
-        """The noisy statistics of the batch as plain data, as `GroupMeasurement.restored` takes them."""
-        numbers, levels = self.numbers, self.numbers.levels
-        if levels is not None:
-            return levels.keys, dict(levels.values), {}, {}, None
-        return self.keys, dict(numbers.values), dict(numbers.trees), dict(numbers.chosen), numbers.totals
-
-    def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
-        """Return the keys of the batch and its outputs, with error bars if a confidence is given.
-
-        Args:
-            confidence, among: as of `half_widths`.
-        """
-        return self.with_error_bars({} if confidence is None else self._half_widths(confidence, among))
-
-    def with_error_bars(self, found: Mapping[str, pa.Array], suffix: str = "_error") -> pa.RecordBatch:
-        """Return the keys and outputs of the noisy batch, and error bars behind those that have one.
-
-        Args:
-            found: the error bars by output.
-            suffix: of the names of their columns.
-        """
-        estimates = self.measurement.requirements.estimates
-        columns: dict[str, pa.Array] = {}
-        for estimate in estimates:
-            columns[estimate.name] = estimate.output(self.numbers)
-            if estimate.name in found:
-                columns[f"{estimate.name}{suffix}"] = found[estimate.name]
-        return self.with_keys(columns)
-
-    def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
-        """Return the keys of the noisy batch and the half-width of each output's error bar.
-
-        Args:
-            confidence: in (0, 1), that all of so many bars hold.
-            among: how many.
-        """
-        return self.with_keys(self._half_widths(confidence, among))
-
-    def _half_widths(self, confidence: float, among: int) -> dict[str, pa.Array]:
-        estimates = self.measurement.requirements.estimates
-        return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
-
-    def with_keys(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """Return columns behind the keys of the noisy batch."""
-        return pa.RecordBatch.from_arrays(
-            [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
-        )
-
-
 def laws_of(noise: Any) -> Sequence[Any]:
     """Return the law of each coordinate that a measurement's noise is added to, in grid steps."""
     return marginals(noise) if isinstance(noise, JointNoise | SeparateNoise) else noise.laws
-
-
-class SideBySide:
-    """Noise of several simulated releases, each of which draws it for all of its groups.
-
-    Args:
-        noise: which one draw serves all groups.
-        size: how many releases.
-    """
-
-    def __init__(self, noise: Any, size: int) -> None:
-        self.noise = noise
-        self.size = size
-        self.groups: int = noise.groups * size
-        self.laws: Sequence[Any] = laws_of(noise)
-        self.scales: Sequence[Fraction] = noise.scales
-
-    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw the noise of all simulated releases: of shape (coordinates, releases times groups)."""
-        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])

@@ -25,7 +25,7 @@ from sfumato.measurements.group_selection import (
 )
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
 from sfumato.noise import Laplace
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split
 from sfumato.plan.plan import Plan

@@ -6,79 +6,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
-from sfumato.measurements.int128_array import arrow_column, int64_values
-from sfumato.noise import Words
-from sfumato.noise.laws import Floats, Gaussian
-from sfumato.noise.level_noise import LevelNoises
+from sfumato.measurements.int128_array import arrow_column
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import Gaussian
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.level_tolerances import LevelNoises
 from sfumato.noise.noise_sums import Noises, laplaces_tolerance
 from sfumato.plan.quantile_candidates import Places
-from sfumato.query import sizes
 from sfumato.query.group_totals import Totals
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
-# Children with less than this share of their siblings' total, and less than so many deviations of the
-# noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.
-EMPTY_SHARE = 0.0075
-EMPTY_DEVIATIONS = 2.0
-# Walks to these ranks are kept, from which error bars are read later.
-PROFILE = np.linspace(0.0, 1.0, 101)
-
-
-def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
-    """Return the kept rows of an Arrow column, in memory of their own: no other row is in it.
-
-    Args:
-        column: of any type.
-        kept: for each row, whether it is kept.
-    """
-    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
-    if len(edges) > sizes.KEPT_PARTS:
-        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
-    parts = [column.slice(start, end - start) for start, end in edges.tolist()]
-    return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
-
-
-def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the kept rows of an Arrow batch, as `kept_rows` does for each column."""
-    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
-
-
-@dataclass(frozen=True)
-class LeafCounts:
-    """Sparse exact leaf counts of the quantile trees of a batch of groups, sorted by group and leaf.
-
-    Args:
-        position: int64, group * LEAVES + leaf.
-        before: int64 of one more element: counts of all leaves before each position.
-        groups: the number of groups.
-    """
-
-    position: NDArray[np.int64]
-    before: NDArray[np.int64]
-    groups: int
-
-    @classmethod
-    def from_arrow(cls, column: pa.ListArray) -> LeafCounts:
-        """Read leaf counts of quantile trees from a list of structs (leaf, weight) for each group."""
-        lengths = np.diff(int64_values(column.offsets))
-        entries = column.flatten()
-        leaf, weight = int64_values(entries.field("leaf")), int64_values(entries.field("weight"))
-        group = np.repeat(np.arange(len(column), dtype=np.int64), lengths)
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight, dtype=np.int64)])
-        return cls(group * LEAVES + leaf, before, len(column))
-
-    def between(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return leaf counts between consecutive positions along the last axis."""
-        return np.diff(self.before[np.searchsorted(self.position, edges)], axis=-1)
+if TYPE_CHECKING:
+    from sfumato.plan.group_measurement import GroupMeasurement
 
 
 @dataclass(frozen=True)
@@ -104,88 +49,6 @@ class NoisyTree:
     below: Floats
     upto: Floats
     total: Floats
-
-
-def noisy_tree(
-    counts: LeafCounts,
-    law: Law,
-    ranks: tuple[float, ...],
-    words: Words | None = None,
-    profile: Floats = PROFILE,
-) -> NoisyTree:
-    """Draw the noise of all tree nodes on the way to the ranks, each once; return the noisy quantiles.
-
-    Args:
-        counts: exact leaf counts.
-        law: of the noise of one node, in grid steps.
-        ranks: the asked ranks in [0, 1].
-        words: a source of random words, for tests alone.
-        profile: ranks to which walks are kept for error bars.
-    """
-    wanted = np.concatenate([np.array(ranks), profile])
-    group = np.repeat(np.arange(counts.groups, dtype=np.int64), len(wanted))
-    share = np.tile(wanted, counts.groups)
-    node = np.zeros(len(group), np.int64)
-    stopped = np.zeros(len(group), bool)
-    # Where a walk is, in leaves, and the noisy numbers of rows left of it and in it.
-    value, left, right, before, here = np.zeros((5, len(group)))
-    total = np.zeros(counts.groups)
-    width = LEAVES
-    for level in range(HEIGHT):
-        width //= BRANCHING
-        places, index = np.unique(group * BRANCHING**level + node, return_inverse=True)
-        edges = places[:, None] * (width * BRANCHING) + np.arange(BRANCHING + 1, dtype=np.int64) * width
-        exact = counts.between(edges)
-        noisy = exact + law.rounded(exact.size, words=words).reshape(exact.shape)
-        if level == 0:
-            total = noisy.sum(axis=1, dtype=float)
-            here = total[group]
-        kept = _cumulative(noisy, law.standard_deviation)[index]
-        below = kept[:, -1] == 0
-        target = share * kept[:, -1]
-        child = np.minimum((kept[:, 1:] <= target[:, None]).sum(axis=1), BRANCHING - 1)
-        # The last rank lands behind the last child that holds anything.
-        filled = (kept[:, 1:] < kept[:, -1:]).sum(axis=1)
-        child = np.minimum(child, np.minimum(filled, BRANCHING - 1))
-        rows = np.arange(len(child))
-        low, high = kept[rows, child], kept[rows, child + 1]
-        inside = np.where(high > low, (target - low) / np.where(high > low, high - low, 1.0), 0.5)
-        ending = below & ~stopped
-        value = np.where(ending, (node + share) * (width * BRANCHING), value)
-        left = np.where(ending, node * (width * BRANCHING), left)
-        right = np.where(ending, (node + 1) * (width * BRANCHING), right)
-        stopped |= below
-        counted = noisy[index].astype(float)
-        ahead = (counted * (np.arange(BRANCHING) < child[:, None])).sum(axis=1)
-        before = np.where(stopped, before, before + ahead)
-        here = np.where(stopped, here, counted[rows, child])
-        node = node * BRANCHING + child
-        share = np.where(stopped, share, np.clip(inside, 0.0, 1.0))
-    value = np.where(stopped, value, node + share) / LEAVES
-    left = np.where(stopped, left, node) / LEAVES
-    right = np.where(stopped, right, node + 1) / LEAVES
-    value, left, right, before, upto = (
-        x.reshape(counts.groups, len(wanted)) for x in (value, left, right, before, before + here)
-    )
-    asked, kept_for = slice(len(ranks)), slice(len(ranks), None)
-    return NoisyTree(
-        ranks,
-        value[:, asked],
-        left[:, kept_for],
-        right[:, kept_for],
-        before[:, kept_for],
-        upto[:, kept_for],
-        total,
-    )
-
-
-def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:
-    """Return cumulative noisy counts of tree nodes; those that look empty are taken as empty."""
-    positive = np.maximum(noisy, 0).astype(float)
-    total = positive.sum(axis=1, keepdims=True)
-    empty = np.minimum(EMPTY_SHARE * total, EMPTY_DEVIATIONS * deviation)
-    kept = np.where(positive >= empty, positive, 0.0)
-    return np.concatenate([np.zeros((len(kept), 1)), np.cumsum(kept, axis=1)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -286,3 +149,101 @@ class NoisyNumbers(Spelled):
         if self.levels is not None:
             return self.levels.noises
         return Noises(self.noise, {n: float(s) for n, s in self.steps.items()})
+
+
+class NoisyBatch:
+    """What the group measurement gives: the keys and the noisy statistics of a batch of groups."""
+
+    def __init__(self, measurement: GroupMeasurement, keys: pa.RecordBatch, numbers: NoisyNumbers) -> None:
+        self.measurement = measurement
+        self.keys = keys
+        self.numbers = numbers
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The noisy statistics of the batch as plain data, as `restored` takes them."""
+        numbers, levels = self.numbers, self.numbers.levels
+        if levels is not None:
+            return levels.keys, dict(levels.values), {}, {}, None
+        return self.keys, dict(numbers.values), dict(numbers.trees), dict(numbers.chosen), numbers.totals
+
+    @classmethod
+    def restored(cls, measurement: GroupMeasurement, kept: tuple[Any, ...]) -> NoisyBatch:
+        """Return the measured batch whose `kept` this is.
+
+        Args:
+            measurement: of the plan.
+            kept: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
+        """
+        keys, values, trees, chosen, totals = kept
+        noise, laws, steps = measurement.noise, measurement.laws, measurement.steps
+        if isinstance(noise, LevelsGaussian) and keys.num_rows:
+            assert measurement.totals is not None
+            own = measurement.totals.for_keys(keys.columns)
+            return cls.of_levels(measurement, own, replace(noise, rollup=own.rollup), keys, values)
+        numbers = NoisyNumbers(values, trees, laws, steps, chosen, totals, noise=noise)
+        return cls(measurement, keys, numbers)
+
+    @classmethod
+    def of_levels(
+        cls,
+        measurement: GroupMeasurement,
+        totals: Totals,
+        noise: LevelsGaussian,
+        keys: pa.RecordBatch,
+        levels: dict[str, list[Floats]],
+    ) -> NoisyBatch:
+        """Return the batch of groups and totals for the noisy statistics of all levels."""
+        shown = {name: totals.placed(own) for name, own in levels.items()}
+        off = {name: totals.placed(noise.off(c)) for c, name in enumerate(measurement.names)}
+        scales = {n: float(s) * (1 + 2.0**-50) for n, s in zip(measurement.names, noise.scales, strict=True)}
+        floats = {n: float(s) for n, s in measurement.steps.items()}
+        noises = LevelNoises(noise, floats, scales, totals.placed(noise.deviations), off)
+        of_cells = NoisyNumbers(
+            {n: own[0] for n, own in levels.items()}, {}, measurement.laws, measurement.steps
+        )
+        cells = replace(of_cells, levels=Levelled(totals, noises, of_cells, keys, levels))
+        numbers = replace(of_cells, values=shown, levels=Levelled(totals, noises, cells, keys, levels))
+        return cls(measurement, totals.keys(keys.columns, measurement.keys), numbers)
+
+    def outputs(self, confidence: float | None = None, among: int = 1) -> pa.RecordBatch:
+        """Return the keys of the batch and its outputs, with error bars if a confidence is given.
+
+        Args:
+            confidence, among: as of `half_widths`.
+        """
+        return self.with_error_bars({} if confidence is None else self._half_widths(confidence, among))
+
+    def with_error_bars(self, found: Mapping[str, pa.Array], suffix: str = "_error") -> pa.RecordBatch:
+        """Return the keys and outputs of the noisy batch, and error bars behind those that have one.
+
+        Args:
+            found: the error bars by output.
+            suffix: of the names of their columns.
+        """
+        estimates = self.measurement.requirements.estimates
+        columns: dict[str, pa.Array] = {}
+        for estimate in estimates:
+            columns[estimate.name] = estimate.output(self.numbers)
+            if estimate.name in found:
+                columns[f"{estimate.name}{suffix}"] = found[estimate.name]
+        return self.with_keys(columns)
+
+    def half_widths(self, confidence: float, among: int = 1) -> pa.RecordBatch:
+        """Return the keys of the noisy batch and the half-width of each output's error bar.
+
+        Args:
+            confidence: in (0, 1), that all of so many bars hold.
+            among: how many.
+        """
+        return self.with_keys(self._half_widths(confidence, among))
+
+    def _half_widths(self, confidence: float, among: int) -> dict[str, pa.Array]:
+        estimates = self.measurement.requirements.estimates
+        return {e.name: arrow_column(e.half_width(self.numbers, confidence, among)) for e in estimates}
+
+    def with_keys(self, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Return columns behind the keys of the noisy batch."""
+        return pa.RecordBatch.from_arrays(
+            [*self.keys.columns, *columns.values()], names=[*self.keys.schema.names, *columns]
+        )

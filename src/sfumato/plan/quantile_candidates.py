@@ -19,7 +19,7 @@ from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.int128_array import Int128Array, float64_values, int64_values
 from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoice, Target, placed
 from sfumato.noise import Words
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
 from sfumato.query.aggregates.quantile_aggregates import is_balanced
 from sfumato.transformations import Leaves, Margin, Statistic

@@ -19,7 +19,8 @@ from sfumato.exact.rollup import Rollup
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
 from sfumato.measurements.correlated_noise import levels_noise, series_noise, tree_noise
-from sfumato.noise.level_noise import LevelsGaussian, of_complete, variances
+from sfumato.noise.level_noise import LevelsGaussian
+from sfumato.noise.level_tolerances import of_complete, variances
 from sfumato.noise.series_noise import TreeLaplace, inverse
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split

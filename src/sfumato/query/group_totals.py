@@ -14,7 +14,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, ParameterError, QueryError, nearest
 from sfumato.exact.rollup import Rollup
 from sfumato.exact.time_trees import MAX_STEPS
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.level_noise import MAX_CELLS
 from sfumato.query.aggregates import (
     Aggregate,

@@ -17,7 +17,7 @@ from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.errors import shown as written
 from sfumato.exact import truth_value
 from sfumato.names import suggest_arguments
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.plan import describe
 from sfumato.plan.top_measurement import RANK
 from sfumato.query.aggregates.estimate import is_sure

@@ -16,7 +16,7 @@ from sfumato.display.cards import Card, Facts, Rows, cell
 from sfumato.display.formatting import visible
 from sfumato.display.result_table import ResultTable, pandas_frame
 from sfumato.names import SuggestingArguments, foreign_names
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates.estimate import nullable_column
 from sfumato.query.error_bars import (
     UNBIASED,

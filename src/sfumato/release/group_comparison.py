@@ -13,10 +13,9 @@ from sfumato.display.cards import Card, Sentences, TextCard
 from sfumato.errors import QueryError, RefusalError, nearest
 from sfumato.errors import shown as written
 from sfumato.measurements.int128_array import arrow_column
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import ONE, Form, Interval, fieller, quotient
-from sfumato.plan.group_measurement import NoisyBatch
-from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.noisy_statistics import NoisyBatch, NoisyNumbers
 from sfumato.query.aggregates import Estimate
 from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars, Bias
 

@@ -19,7 +19,7 @@ from sfumato.display.cards import Card
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from sfumato.files import check_no_source
 from sfumato.measurements.int128_array import arrow_column
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.plan.explanation import Explanation
 from sfumato.plan.plan import Described
 from sfumato.plan.serialization import DetachedComputation

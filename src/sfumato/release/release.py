@@ -15,8 +15,8 @@ from sfumato.display.formatting import visible
 from sfumato.display.progress import fraction_of, notebook_bar
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
-from sfumato.noise.laws import Floats
-from sfumato.plan.group_measurement import NoisyBatch
+from sfumato.noise.law_tails import Floats
+from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.plan.plan import Described, Plan, certified
 from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_bytes
 from sfumato.query import sizes
@@ -208,7 +208,7 @@ class Release(NoisyTable):
     def _restore(self, kept: Any) -> None:
         """Have the noisy statistics that a release of the same query had."""
         self._started = True
-        self._batches = [self.plan.measurement.restored(one) for one in kept]
+        self._batches = [NoisyBatch.restored(self.plan.measurement, one) for one in kept]
         for one in self._batches:
             one.outputs()  # so that numbers of another query show before they are looked at
 

@@ -20,10 +20,9 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError
 from sfumato.exact.root_finding import halve
 from sfumato.measurements.int128_array import arrow_column
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Form, Interval
-from sfumato.plan.group_measurement import NoisyBatch
-from sfumato.plan.noisy_statistics import NoisyNumbers
+from sfumato.plan.noisy_statistics import NoisyBatch, NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import (
     Aggregate,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.errors import ParameterError
 from sfumato.names.suggestions import suggest_arguments
-from sfumato.noise.laws import floats
+from sfumato.noise.law_tails import floats
 
 Floats = NDArray[np.float64]
 _mantissa = (1 << 52) - 1

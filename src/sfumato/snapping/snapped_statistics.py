@@ -27,7 +27,7 @@ from sfumato.framework import (
     Transformation,
     VectorDomain,
 )
-from sfumato.noise.laws import floats
+from sfumato.noise.law_tails import floats
 from sfumato.noise.random_words import Words
 from sfumato.snapping.snapping_mechanism import SnappingMechanism
 from sfumato.transformations import clamp, covariance, histogram, impute, mean, variance

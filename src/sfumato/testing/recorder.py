@@ -27,7 +27,8 @@ from sfumato.engines.worker_noise import TopWork, Work, digest
 from sfumato.errors import ParameterError
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import SeparateNoise
-from sfumato.plan.group_measurement import GroupMeasurement, Noise, NoisyBatch
+from sfumato.plan.group_measurement import GroupMeasurement, Noise
+from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.release.release import Release, joined

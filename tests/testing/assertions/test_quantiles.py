@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.errors import ParameterError, RefusalError
 from sfumato.noise import Gaussian, SeededWords
-from sfumato.plan.noisy_statistics import LeafCounts, noisy_tree
+from sfumato.plan.noisy_trees import LeafCounts, noisy_tree
 from sfumato.testing import assert_approx_equal, assert_noisy, recording
 from sfumato.testing.assertions.quantile_tolerances import Chosen, Walk
 from sfumato.transformations.statistics.quantile_counts import LEAVES

@@ -28,7 +28,7 @@ from sfumato.noise.k_norm.sampling import (
     check_scales,
     radii,
 )
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.random_words import Words, source_of
 from sfumato.noise.rounded_sampler import Buffers, QuantileTable, quantile_table
 from sfumato.noise.standard_laws import laplace

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.exact.outward_rounding import Enclosure
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 
 unit_roundoff: float = 2.0**-53
 # Roots are taken of numbers from here on: below, errors grow without bound.

@@ -20,7 +20,7 @@ from sfumato.noise.k_norm.cone_noise import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.cones import Cone
 from sfumato.noise.k_norm.marginals import Marginal, separate
 from sfumato.noise.k_norm.sampling import density, half_width_squared, lowest, upper_tail
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 
 
 def marginals(noise: JointNoise | SeparateNoise) -> Sequence[Marginal]:

@@ -20,7 +20,7 @@ from sfumato.exact import Number, as_fraction
 from sfumato.exact.outward_rounding import exp_bounds, log2
 from sfumato.exact.root_finding import crossing, first_whole, first_whole_near
 from sfumato.noise.k_norm.cone_noise import SeparateNoise
-from sfumato.noise.laws import Floats, Scalar, Values, each
+from sfumato.noise.law_tails import Floats, Scalar, Values, each
 
 _most_decades = 290.0  # beyond, floats do not hold probabilities
 

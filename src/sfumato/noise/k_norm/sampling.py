@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.outward_rounding import Enclosure, LazyReal, is_less
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.random_words import KeyedWords, Words
 
 _key_words = 4  # 256 bits, the size of an AES key

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, one_of, positive_int
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of

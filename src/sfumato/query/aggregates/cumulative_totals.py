@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, Unbounded, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import Automatic, Filled

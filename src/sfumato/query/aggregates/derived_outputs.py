@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError, shown
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import ONE, Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function
 from sfumato.query.aggregates.estimate import Estimate, is_sure

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.measurements.int128_array import arrow_column
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import ONE, Form, Interval
 
 if TYPE_CHECKING:

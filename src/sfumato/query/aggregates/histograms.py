@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction, one_of, truth_value
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, check_numeric, column_name
 from sfumato.query.aggregates.counting import CountEstimate

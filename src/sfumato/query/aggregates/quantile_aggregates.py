@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fractions, round_down, round_up, truth_value
-from sfumato.noise.laws import Floats, Laplace
+from sfumato.noise.law_tails import Floats
+from sfumato.noise.laws import Laplace
 from sfumato.noise.noise_sums import Interval, NoiseSum
 from sfumato.query.aggregates.aggregate import (
     Aggregate,

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import QueryError, shown
 from sfumato.exact import Number
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import (
     Aggregate,

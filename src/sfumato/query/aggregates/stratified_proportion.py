@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError
 from sfumato.exact import Number, as_fraction
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.estimate import Estimate

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, QueryError
 from sfumato.exact import Number, one_of
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, BoundedAggregate, aggregate_function, column_name
 from sfumato.query.aggregates.automatic_bounds import with_bounds

@@ -12,7 +12,7 @@ from sfumato.dataclass import dataclass
 from sfumato.errors import ColumnError, ParameterError, shown
 from sfumato.exact import Number, as_fraction, one_of, positive_int
 from sfumato.framework import AtomDomain
-from sfumato.noise.laws import Floats
+from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MAX_SCALES, MAX_UNITS, Estimate

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.marginals import DependentSum, Marginal
-from sfumato.noise.level_noise import LevelSum
+from sfumato.noise.level_tolerances import LevelSum
 from sfumato.noise.noise_sums import NoiseSum, log10_outside
 from sfumato.testing.assertions.compared_values import Group
 from sfumato.testing.flakiness import log10_sum
@@ -22,8 +22,7 @@ from sfumato.testing.tolerances.noise_tolerances import per_partition_k
 
 if TYPE_CHECKING:
     from sfumato.noise import Law
-    from sfumato.plan.group_measurement import NoisyBatch
-    from sfumato.plan.noisy_statistics import Levelled
+    from sfumato.plan.noisy_statistics import Levelled, NoisyBatch
     from sfumato.plan.plan import Plan
     from sfumato.query.aggregates import Estimate
 

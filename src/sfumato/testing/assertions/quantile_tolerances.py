@@ -17,7 +17,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.root_finding import first_whole
 from sfumato.noise import Words
 from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
-from sfumato.plan.noisy_statistics import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
+from sfumato.plan.noisy_trees import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.compared_values import is_number, is_whole
 from sfumato.testing.assertions.output_tolerances import OutputTolerance
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k

@@ -10,7 +10,7 @@ from sfumato.exact import Number, at_least_0, one_of, positive, positive_int, ro
 from sfumato.exact.library_settings import isolated
 from sfumato.exact.outward_rounding import nearest, to_float
 from sfumato.noise import Gaussian, Laplace, Law
-from sfumato.noise.laws import power_of_ten, working_bits
+from sfumato.noise.law_tails import power_of_ten, working_bits
 
 
 @isolated
