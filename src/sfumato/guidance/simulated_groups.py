@@ -20,7 +20,7 @@ from sfumato.measurements.int128_array import Int128Array
 from sfumato.noise import SeededWords, Words
 from sfumato.noise.k_norm import JointNoise
 from sfumato.noise.law_tails import Floats
-from sfumato.plan.group_measurement import GroupMeasurement, laws_of
+from sfumato.plan.group_measurement import GroupMeasurement, SideBySide
 from sfumato.plan.noisy_statistics import NoisyBatch, NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Aggregate, InBins, OfColumns, VectorSum, Weighted
@@ -297,26 +297,6 @@ class SimulatedGroups:
                 numbers = numbers[np.array(noisy.keys.column(GROUPING).to_pylist()) == bits]
             found.append(numbers.ravel() - (away or 0.0))
         return np.concatenate(found)
-
-
-class SideBySide:
-    """Noise of several simulated releases, each of which draws it for all of its groups.
-
-    Args:
-        noise: which one draw serves all groups.
-        size: how many releases.
-    """
-
-    def __init__(self, noise: Any, size: int) -> None:
-        self.noise = noise
-        self.size = size
-        self.groups: int = noise.groups * size
-        self.laws: Sequence[Any] = laws_of(noise)
-        self.scales: Sequence[Fraction] = noise.scales
-
-    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw the noise of all simulated releases: of shape (coordinates, releases times groups)."""
-        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])
 
 
 class _Kept(SideBySide):

@@ -466,3 +466,23 @@ class GroupMeasurement(Spelled):
 def laws_of(noise: Any) -> Sequence[Any]:
     """Return the law of each coordinate that a measurement's noise is added to, in grid steps."""
     return marginals(noise) if isinstance(noise, JointNoise | SeparateNoise) else noise.laws
+
+
+class SideBySide:
+    """Noise of several simulated releases, each of which draws it for all of its groups.
+
+    Args:
+        noise: which one draw serves all groups.
+        size: how many releases.
+    """
+
+    def __init__(self, noise: Any, size: int) -> None:
+        self.noise = noise
+        self.size = size
+        self.groups: int = noise.groups * size
+        self.laws: Sequence[Any] = laws_of(noise)
+        self.scales: Sequence[Fraction] = noise.scales
+
+    def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
+        """Draw the noise of all simulated releases: of shape (coordinates, releases times groups)."""
+        return np.hstack([self.noise.rounded(words) for _ in range(self.size)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import fingerprint
 from sfumato.errors import RefusalError
-from sfumato.guidance.simulated_groups import SideBySide
+from sfumato.plan.group_measurement import SideBySide
 from sfumato.testing.assertions.compared_values import by_entry
 
 if TYPE_CHECKING:
