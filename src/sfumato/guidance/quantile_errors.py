@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.guidance.expected_error import PLACES, Expected
+from sfumato.guidance.simulated_groups import name_of
 from sfumato.guidance.unit_contributions import Column, Contributed, Ranked, ValuesCounted
 from sfumato.noise import SeededWords
 from sfumato.noise.law_tails import Floats
-from sfumato.plan.group_measurement import SideBySide, name_of
+from sfumato.plan.group_measurement import SideBySide
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Estimate, Quantiles
 from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
