@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sfumato.budget.budget import Cap
@@ -529,7 +529,9 @@ class Ledger(Displayed, SuggestingArguments, Owned):
 
     def _advised(self, what: str, dataset: str, analyst: str = "") -> str:
         """Return what a message tells the ledger's owner to write."""
-        return str(getattr(self._terms, what)).format(dataset, analyst, quote(dataset), quote(analyst))
+        return str(getattr(self._terms, what)).format(
+            dataset, analyst, shlex.quote(dataset), shlex.quote(analyst)
+        )
 
     def _missing(self) -> EngineError:
         return EngineError(
