@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -220,7 +220,7 @@ class SqliteStore(Store):
 
         def connect() -> sqlite3.Connection:
             # A missing file is an error: a name that is mistyped gives no budget that nobody has spent.
-            address = f"file:{quote(os.fsencode(path))}?mode=rw"
+            address = f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw"
             return sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None, factory=_Connection)
 
         # Of one folder, wherever the process goes later.
@@ -393,7 +393,7 @@ class PostgresqlStore(Store):
             with in_own_words():
                 url = make_url(address).set(drivername="postgresql+psycopg")
                 host = url.host or url.query.get("host") or "localhost"
-                shown = f"postgresql://{host}/{quote(url.database or '')}"
+                shown = f"postgresql://{host}/{urllib.parse.quote(url.database or '')}"
                 engine = create_engine(
                     url,
                     poolclass=NullPool,
