@@ -147,7 +147,7 @@ export class Expected {
         ...chance,
         el("details", { class: "hint" }, el("summary", {}, "No row was read: what was assumed"), notes.map((note) => el("p", {}, note)))];
     }));
-    if (!tables.length) this.place.replaceChildren(el("p", { class: "hint" }, "The errors of this question are known after it."));
+    if (!tables.length) this.place.replaceChildren(el("p", { class: "hint" }, "The errors of this question are known only after its release."));
     return exact;
   }
 }

@@ -162,7 +162,7 @@ export class Form {
     const { conditions } = this.state, columns = this.#table.columns.filter((one) => one.name !== this.#table.privacy_unit);
     const add = el("button", { type: "button", id: "condition-add", disabled: !columns.length || conditions.length >= MOST,
       onclick: () => { this.#set({ conditions: [...this.state.conditions, this.#begun(columns[0])] }); byId(`where-${conditions.length}`).focus(); } }, "Add a condition");
-    const hint = !conditions.length ? "No condition: all rows count." : "All of these hold. Where a value is missing, no comparison holds.";
+    const hint = !conditions.length ? "Without a condition, all rows count." : "A row counts if all of these hold. No comparison with a missing value holds.";
     return [conditions.map((one, i) => this.#condition(one, i, columns)), add, el("p", { class: "hint" }, hint)];
   }
 
@@ -241,9 +241,9 @@ export class Form {
     });
     hide();
     const open = this.state.groups.filter((name) => columns.find((column) => column.name === name)?.domain === undefined);
-    const hint = !this.state.groups.length ? "Nothing chosen: one answer for all."
+    const hint = !this.state.groups.length ? "No column is chosen, so there is one answer for all rows."
       : open.length ? `The values of ${open.join(", ")} are not declared: groups of few people are left out, for a delta of 1e-6.`
-        : "All declared values are answered, also those of nobody.";
+        : "The answer has every declared value, even those without rows.";
     return [find, el("div", { class: "boxes" }, boxes), el("p", { class: "hint" }, hint)];
   }
 
@@ -253,6 +253,6 @@ export class Form {
         oninput: (event) => this.#set({ [part]: event.target.value }, false) }), ` ${text} `), this.#wrong(id));
     const found = [number("max-rows", "maxRows", this.#table.max_rows, "rows of a person count in a group")];
     if (this.state.groups.length) found.unshift(number("max-groups", "maxGroups", this.#table.max_groups, "groups count for a person"));
-    return [...found, el("p", { class: "hint" }, "Lower limits, less noise; what is beyond them is left out, or counts in part.")];
+    return [...found, el("p", { class: "hint" }, "Lower limits mean less noise. Contributions over a limit are left out or scaled down.")];
   }
 }

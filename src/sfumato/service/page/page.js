@@ -167,7 +167,7 @@ async function account() {
       [one.what, ...(isOwner ? [one.analyst ?? ""] : []), when(one.at), amount(one.epsilon), amount(one.delta), ...(isOwner ? [] : [again(one)])]);
     const title = isOwner ? "What everybody asked" : "What you asked";
     byId("history-title").textContent = title;
-    const delta = total.delta ? ` A question may name a delta of up to ${amount(remaining.delta)}; ${amount(total.delta)} are for all.` : "";
+    const delta = total.delta ? ` A question can have a delta of up to ${amount(remaining.delta)}, and all together ${amount(total.delta)}.` : "";
     byId("history-body").replaceChildren(
       rows.length ? table(title, ["Asked", ...(isOwner ? ["Who"] : []), "When", "Epsilon", "Delta", ...(isOwner ? [] : ["Answer"])], rows) : el("p", { class: "hint" }, "Nothing yet."),
       history.length > MOST_ASKED ? el("p", { class: "hint" }, `The last ${MOST_ASKED} of ${history.length}; /v1/history has all.`) : "",
@@ -197,12 +197,16 @@ function listTables(all, wanted) {
   const tables = !wanted ? all : all.map((one) => (has(one.name) ? one : { ...one, columns: one.columns.filter((column) => has(column.name)) }))
     .filter((one) => has(one.name) || one.columns.length);
   const shownColumns = tables.reduce((sum, one) => sum + one.columns.length, 0);
-  byId("found").textContent = !wanted ? "" : tables.length ? `${tables.length} of ${all.length} tables, ${shownColumns} columns` : "No table and no column has this in its name.";
+  byId("found").textContent = !wanted ? "" : tables.length ? `${tables.length} of ${all.length} tables, ${shownColumns} columns` : "No table or column has this text in its name.";
   byId("table-list").replaceChildren(...tables.map((one, i) => el("details", { open: i < 3 },
     el("summary", {}, one.name, one.public ? " (public)" : ""),
-    one.public ? null : el("p", { class: "hint" }, [`One value of ${one.privacy_unit} is protected, with all its rows`,
-      one.max_groups ? `, which count in at most ${one.max_groups} groups` : "", one.max_rows ? `, as at most ${one.max_rows} rows in each` : "", "."].join("")),
+    one.public ? null : el("p", { class: "hint" }, `Each ${one.privacy_unit} is protected with all its rows.${counted(one)}`),
     table(`Columns of ${one.name}`, ["Column", "Type", "Declared"], one.columns.map((column) => [column.name, column.type, declared(column)]), "small"))));
+}
+
+function counted(one) {
+  const limits = [one.max_groups ? `in at most ${one.max_groups} groups` : "", one.max_rows ? `with at most ${one.max_rows} rows in each group` : ""].filter(Boolean);
+  return limits.length ? ` It counts ${limits.join(", ")}.` : "";
 }
 
 function declared(column) {
