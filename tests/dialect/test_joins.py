@@ -35,6 +35,13 @@ def asked(text: str) -> sf.Question:
 
 
 SAME = [
+    "FROM orders o JOIN customers c ON o.id = c.id AND o.price * 20 > c.age",
+    "FROM orders o JOIN towns t ON lower(o.town) = lower(t.town) AND t.region <> 'n' WHERE o.price > 1",
+    "FROM orders o CROSS JOIN towns t WHERE t.region <> o.town",
+    "FROM orders AS o , customers c, towns t WHERE o.id = c.id AND c.town = t.town AND t.region = 'n'",
+    "FROM orders AS o NATURAL JOIN towns WHERE region = 'n'",
+    "FROM orders o SEMI JOIN towns t USING (town)",
+    "FROM orders o ANTI JOIN customers c ON o.id = c.id AND o.town = c.town WHERE o.price < 3",
     "FROM orders o JOIN customers c ON c.id = o.id AND o.town = c.town WHERE o.price < 3 AND C.Town = 'A'",
     "FROM orders AS o JOIN customers AS c ON o.id = c.id WHERE c.age >= 30",
     "FROM orders o INNER JOIN customers c USING (id) WHERE age < 35",
@@ -83,10 +90,8 @@ REFUSED = [
     "orders JOIN customers USING (town)",
     "orders o JOIN customers c ON o.id = c.age",
     "orders o JOIN customers c ON o.id = c.id OR o.town = c.town",
-    "orders o JOIN customers c ON o.id = c.id AND o.price > c.age",
     "orders o JOIN customers c ON o.id IS NOT DISTINCT FROM c.id",
     "orders o JOIN customers c ON o.id = c.id + 0",
-    "orders o JOIN towns t ON lower(o.town) = lower(t.town)",
     "orders o JOIN customers c ON o.id = o.id",
     "orders o JOIN customers c ON x.id = c.id",
     "orders o JOIN customers c ON o.id = c.nothing",

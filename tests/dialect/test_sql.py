@@ -355,7 +355,6 @@ TAILS = [
     ("", "year"),
     ("AS p RIGHT JOIN other USING (id)", "RIGHT"),
     ("ASOF JOIN other USING (id, age)", "ASOF"),
-    (", other", ","),
 ]
 
 

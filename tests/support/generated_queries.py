@@ -308,6 +308,24 @@ def compared(chance: random.Random, made: Made, database: Database, other: Calla
     )
 
 
+def matched(chance: random.Random, made: Made, database: Database, other: Callable[[], Made]) -> Made | None:
+    """Keep rows that match a row of another table, or none."""
+    name, kind = chance.choice(list(database.tables)), chance.choice(["SEMI", "ANTI"])
+    columns = database.types[name]
+    shared = [c for c in columns if made.columns.get(c) == columns[c] and c != "id"]
+    pairs = [c for c in shared if chance.random() < 0.5]
+    pairs = ["id", *pairs] if name.startswith("p") else pairs or shared
+    if not pairs or (name.startswith("p") and columns["id"] != made.columns["id"]):
+        return None
+    join = f"{kind} JOIN {name} USING ({', '.join(map(Q, pairs))})"
+    return Made(
+        made.columns,
+        f"SELECT * FROM ({made.sql}) {join}",
+        lambda opened: made.chain(opened).sql(f"SELECT * FROM self {join}", tables={name: opened[name]}),
+        (*made.told, f"{kind.lower()} join with {name} on {', '.join(pairs)}"),
+    )
+
+
 def per_unit(chance: random.Random, made: Made, _: Database, other: Callable[[], Made]) -> Made | None:
     """Make one row for each unit, or unit and value of a column."""
     flat_columns = list(made.columns)[1:]
@@ -339,6 +357,7 @@ OPERATORS: dict[str, Operator] = {
     "join private": with_private,
     "union": together,
     "compare": compared,
+    "match": matched,
     "per unit": per_unit,
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
-from sfumato.api.table import Table
+from sfumato.api.table import Table, chosen, computed, distinct_rows
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import refusals
 from sfumato.dialect.sql_tokens import Place, refusal
-from sfumato.dialect.syntax_tree import Node, byte_of, in_scope
+from sfumato.dialect.syntax_tree import Node, byte_of, fresh, in_scope, made
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import quoted
 from sfumato.query.tables.combined_tables import JoinKind
@@ -111,7 +112,14 @@ def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
                 yield one, found or ".".join(path)
 
 
-_KINDS: dict[str, JoinKind] = {"INNER": "inner", "LEFT": "left"}
+_KINDS: dict[str, JoinKind] = {
+    "INNER": "inner",
+    "LEFT": "left",
+    "SEMI": "inner",
+    "ANTI": "left",
+    "NATURAL": "inner",
+    "CROSS": "inner",
+}
 _NO_TABLE = "name a file or a table here: FROM 'file.parquet' or FROM table"
 _MAX_JOINS = 50
 # A name that ends so is a path, and no name for columns.
@@ -139,6 +147,10 @@ class Joined:
         how: "inner" or "left".
         on: pairs of columns that are equal.
         using: columns that are equal and have one name.
+        natural: whether these are all that have one name.
+        where: for a join without a condition, pairs of columns that are equal in WHERE; some may be of
+            other tables.
+        matching: whether it only keeps rows that match ("inner") or match none ("left"), and adds no columns.
     """
 
     source: Source
@@ -146,6 +158,51 @@ class Joined:
     how: JoinKind
     on: tuple[tuple[Reference, Reference], ...]
     using: tuple[str, ...]
+    natural: bool = False
+    where: tuple[tuple[Reference, Reference], ...] | None = None
+    matching: bool = False
+
+    def shared(self, own: Mapping[str, str], before: Callable[[str], bool]) -> tuple[str, ...]:
+        """Return the columns that have one name in both tables and are compared.
+
+        Args:
+            own: this table's columns, by name in lower case.
+            before: whether a table before it has a column.
+        Raises:
+            QueryError: a natural join has none.
+        """
+        shared = tuple(name for name in own.values() if before(name)) if self.natural else self.using
+        if self.natural and not shared:
+            raise QueryError(f"NATURAL JOIN: {str(self.source)!r} has no column in common. Write JOIN ... ON")
+        return shared
+
+    def pairs(
+        self, own: Mapping[str, str], before: Callable[[str], bool], earlier: Callable[[Reference], str]
+    ) -> list[tuple[str, str]]:
+        """Return the pairs of columns that the join in FROM compares, those of tables before it first.
+
+        Args:
+            own: this table's columns, by name in lower case.
+            before: whether a table before it has a column.
+            earlier: gives the column of those tables that a condition names.
+        Raises:
+            QueryError: a condition does not compare columns of both.
+        """
+        found = [(earlier(Reference(None, name)), self._own(name, own)) for name in self.shared(own, before)]
+        for pair in self.on:
+            mine, rest = self.sides(pair, own, before)
+            found.append((earlier(rest), self._own(mine.column, own)))
+        for pair in self.where or ():
+            with suppress(QueryError):
+                mine, rest = self.sides(pair, own, before)
+                found.append((earlier(rest), self._own(mine.column, own)))
+        return list(dict.fromkeys(found))
+
+    def _own(self, name: str, own: Mapping[str, str]) -> str:
+        """Return the joined table's column of this name in FROM, in any case."""
+        if name.casefold() not in own:
+            raise ColumnError._unknown(name, own.values(), str(self.source))
+        return own[name.casefold()]
 
     def sides(
         self, pair: tuple[Reference, Reference], own: Collection[str], before: Callable[[str], bool]
@@ -194,7 +251,7 @@ class From:
 
         It is itself where there is no second table, or that is joined in another way.
         """
-        if not self.joined or self.joined[0].how != "inner":
+        if not self.joined or self.joined[0].how != "inner" or self.joined[0].matching:
             return self
         second, *others = self.joined
         first = replace(second, source=self.source, alias=self.alias)
@@ -237,16 +294,18 @@ class From:
         return {one.alias.casefold(): one.alias for one in self.joined if one.alias}
 
 
-def read_from(node: Node, names: CommonTables) -> From:
+def read_from(node: Node, names: CommonTables, where: Node | None = None) -> From:
     """Return the FROM clause that a syntax tree holds: tables, subqueries and joins.
 
     Args:
         node: the tree.
         names: the WITH tables that are visible there.
+        where: the tree of WHERE, which says what joins without a condition compare.
     Raises:
-        NotJoined: it is neither a table nor tables with INNER or LEFT joins on equal columns.
+        NotJoined: it is neither a table nor tables that are joined on equal columns.
     """
     joins: list[Joined] = []
+    equal = tuple(pair for part in conjuncts(where) if (pair := _pair(part)) is not None)
     while node["type"] == "JOIN":
         kind = node["join_type"]
         how = kind if node["ref_type"] == "REGULAR" else node["ref_type"]
@@ -257,9 +316,17 @@ def read_from(node: Node, names: CommonTables) -> From:
         if len(joins) == _MAX_JOINS:
             raise NotJoined(f"at most {_MAX_JOINS} tables can be joined")
         source, alias = _named(node["right"], names)
+        on, using = tuple(_equal(node["condition"])), tuple(node["using_columns"])
         joins.append(
             Joined(
-                source, alias, _KINDS[kind], tuple(_equal(node["condition"])), tuple(node["using_columns"])
+                source,
+                alias,
+                _KINDS[how],
+                on,
+                using,
+                natural=how == "NATURAL",
+                where=equal if how == "CROSS" else None,
+                matching=how in ("SEMI", "ANTI"),
             )
         )
         node = node["left"]
@@ -295,21 +362,66 @@ def _named(node: Node, names: CommonTables) -> tuple[Source, str | None]:
     return source, alias or (None if is_file else last)
 
 
+def conjuncts(condition: Node | None) -> list[Node]:
+    """Return the conditions between the ANDs of a condition."""
+    if condition is None or condition["type"] != "CONJUNCTION_AND":
+        return [] if condition is None else [condition]
+    return [part for child in condition["children"] for part in conjuncts(child)]
+
+
+def _pair(part: Node) -> tuple[Reference, Reference] | None:
+    """Return the two columns that a condition in FROM or WHERE compares with =; None for others."""
+    sides = [part.get(side) or {} for side in ("left", "right")]
+    if part["type"] != "COMPARE_EQUAL" or any(one.get("class") != "COLUMN_REF" for one in sides):
+        return None
+    if any(len(one["column_names"]) > 2 for one in sides):
+        return None
+    first, second = map(_reference, sides)
+    return first, second
+
+
+def _of_two(pair: tuple[Reference, Reference] | None) -> bool:
+    """Whether a comparison in ON may be of columns of two tables."""
+    return pair is not None and (pair[0].table is None or pair[0].table != pair[1].table)
+
+
 def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
     """Yield the pairs of columns that a join in the FROM clause compares, all with =."""
-    parts = [] if condition is None else [condition]
-    while parts:
-        part = parts.pop()
-        if part["type"] == "CONJUNCTION_AND":
-            parts.extend(reversed(part["children"]))
-            continue
-        sides = [part.get(side, part)["class"] for side in ("left", "right")]
-        if part["type"] != "COMPARE_EQUAL" or sides != ["COLUMN_REF"] * 2:
+    for part in conjuncts(condition):
+        pair = _pair(part)
+        if pair is None:
             raise NotJoined(
                 "ON must be equal columns combined with AND, such as ON o.town = t.town. In a JOIN, "
                 "write other conditions in WHERE"
             )
-        yield _reference(part["left"]), _reference(part["right"])
+        yield pair
+
+
+def conditions_moved(select: Node) -> Node:
+    """Return a SELECT whose inner joins compare columns alone, with their other conditions in WHERE."""
+    moved: list[Node] = []
+
+    def plain(node: Node) -> Node:
+        if node["type"] != "JOIN":
+            return node
+        node = node | {"left": plain(node["left"])}
+        if (node["join_type"], node["ref_type"]) != ("INNER", "REGULAR") or node["using_columns"]:
+            return node
+        parts = conjuncts(node["condition"])
+        equal = [part for part in parts if _of_two(_pair(part))]
+        moved.extend(part for part in parts if part not in equal)
+        return node | {"condition": _all(equal), "ref_type": "REGULAR" if equal else "CROSS"}
+
+    table = plain(select["from_table"])
+    where = [] if select["where_clause"] is None else [select["where_clause"]]
+    return select | {"from_table": table, "where_clause": _all([*where, *moved])} if moved else select
+
+
+def _all(conditions: Sequence[Node]) -> Node | None:
+    """Return the conjunction of conditions."""
+    if len(conditions) < 2:
+        return next(iter(conditions), None)
+    return made(" AND ".join(f"_{i}" for i in range(len(conditions))), *conditions)
 
 
 def _reference(node: Node) -> Reference:
@@ -359,6 +471,11 @@ def open_from(
     for one in source.joined:
         other = open_table(one.source, unit)
         pairs, beside = _beside(table, other, one, source, names, plain, equal)
+        if one.matching:
+            table = matched(table, beside, pairs, one.how, joined_rows)
+            continue
+        if one.where is not None and not pairs:
+            table, beside, pairs = crossed(table, beside)
         # A join leaves out the columns that are equal to others: those that are read keep their names.
         read = {theirs for _, theirs in pairs if theirs.casefold() in plain and theirs not in table.schema}
         kept = {_kept(name, table, beside): name for name in sorted(read)}
@@ -368,6 +485,58 @@ def open_from(
         if kept:
             table = table.with_columns(**{name: quoted(hidden) for hidden, name in kept.items()})
     return table
+
+
+def crossed(
+    table: Table[Any], other: Table[Any] | PublicTable
+) -> tuple[Table[Any], PublicTable, list[tuple[str, str]]]:
+    """Return two tables, and what a join compares so that each row of the one meets each of the other.
+
+    Raises:
+        QueryError: both are private.
+    """
+    if isinstance(other, Table):
+        raise QueryError(
+            "both tables are private, so only rows of the same unit can be joined. Compare the privacy units "
+            f"in ON or WHERE: a.{table.unit} = b.{other.unit}"
+        )
+    one = fresh("one", {name.casefold() for name in (*table.schema, *other.schema)})
+    return table.with_columns(**{one: "1"}), other.with_columns(**{one: "1"}), [(one, one)]
+
+
+def matched(
+    table: Table[Any],
+    other: Table[Any] | PublicTable,
+    pairs: Sequence[tuple[str, str]],
+    how: JoinKind,
+    joined_rows: int | None = None,
+) -> Table[Any]:
+    """Return the rows of a table that match rows of another one ("inner"), or none ("left").
+
+    Args:
+        table: whose rows stay, once each.
+        other: the other one; if it is private, the pairs compare the units.
+        pairs: columns of both that are equal.
+        how: "inner" or "left".
+        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
+    Raises:
+        QueryError: nothing is compared, or the units are not.
+    """
+    listed = list(dict.fromkeys(theirs for _, theirs in pairs))
+    if not listed or (isinstance(other, Table) and (table.unit, other.unit) not in pairs):
+        units = f" the privacy units: a.{table.unit} = b.{other.unit}" if isinstance(other, Table) else ""
+        kind = "SEMI" if how == "inner" else "ANTI"
+        raise QueryError(f"{kind} JOIN compares nothing. Write ON or USING with{units or ' equal columns'}")
+    if isinstance(other, Table):
+        other = distinct_rows(chosen(other, tuple((name, name) for name in listed), other.unit))
+    else:
+        select = f"SELECT DISTINCT {', '.join(map(quoted, listed))} FROM part"
+        other = computed(table._engine, {"part": other}, select)
+    if how == "inner":
+        return table.join(other, on=pairs, unit_rows=joined_rows)
+    mark = fresh("matched", {name.casefold() for name in (*table.schema, *other.schema)})
+    joined = table.join(other.with_columns(**{mark: "TRUE"}), on=pairs, how="left", unit_rows=joined_rows)
+    return joined.filter(f"{quoted(mark)} IS NULL")
 
 
 def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
@@ -391,25 +560,30 @@ def _beside(
 
     `equal` has what inner joins made the same, by qualified name, as the unit is.
     """
-    known, own = ({name.casefold() for name in side.schema} for side in (table, other))
-    merged = {table.unit.casefold(), *(name.casefold() for name in one.using)}
-    if both := sorted(own & known & set(plain) - merged):
+    known = {name.casefold() for name in table.schema}
+    own = {name.casefold(): name for name in other.schema}
+
+    def before(name: str) -> bool:
+        return name.casefold() in known
+
+    def earlier(reference: Reference) -> str:
+        name = source.name(reference)
+        return equal.get(name.casefold()) or _found(name, table, "FROM")
+
+    merged = {table.unit.casefold(), *(name.casefold() for name in one.shared(own, before))}
+    both = sorted(own.keys() & known & set(plain) - merged)
+    if both and not one.matching:
         raise QueryError(
             f"several tables have a column {both[0]}. Write the table's name before it: "
             f"{one.alias or 'name'}.{both[0]}"
         )
-    pairs = [(_found(name, table, "FROM"), _found(name, other, str(one.source))) for name in one.using]
-    for pair in one.on:
-        mine, rest = one.sides(pair, own, lambda name: name.casefold() in known)
-        earlier = source.name(rest)
-        earlier = equal.get(earlier.casefold()) or _found(earlier, table, "FROM")
-        pairs.append((earlier, _found(mine.column, other, str(one.source))))
+    pairs = one.pairs(own, before, earlier)
     if one.alias:
         if one.how == "inner":
             equal |= {qualified(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
-        before = f"{one.alias}."
-        for name in sorted(name for name in names if name.startswith(before)):
-            column = _found(name.removeprefix(before), other, str(one.source))
+        prefix = f"{one.alias}."
+        for name in sorted(name for name in names if name.startswith(prefix)):
+            column = _found(name.removeprefix(prefix), other, str(one.source))
             other = other.with_columns(**{name: quoted(column)})
     return pairs, other
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection
 
 from sfumato.dialect.aggregate_calls import CallForm, is_call, is_window, read_calls
-from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, read_from
+from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, conditions_moved, read_from
 from sfumato.dialect.group_keys import is_grouping, sets_of, spans_of_keys
 from sfumato.dialect.keywords import AFTER, GROUPINGS, INTERVALS, NO_FORM, PRIVATE, STRATEGY, meant, refusals
 from sfumato.dialect.options_clause import read_clause
@@ -365,8 +365,9 @@ class _SelectParser:
         if len(tree.get("select_list", ())) != len(self.items):
             raise words.refuse(f"this cannot be parsed in {_ITEMS}", words.tokens[self.items[0].start])
         items = [self._item(span, node) for span, node in zip(self.items, tree["select_list"], strict=True)]
-        if tree["where_clause"] is not None and self.where is not None:
-            check_tree(words.text, self._expression(self.where).place, tree["where_clause"], "WHERE")
+        if tree["where_clause"] is not None:
+            place = self._place(self.parts["FROM"] if self.where is None else self.where)
+            check_tree(words.text, place, tree["where_clause"], "WHERE")
         if self.grouping and len(self.keys) != len(tree["group_expressions"]):
             where = words.tokens[self.parts["GROUP"].start]
             raise words.refuse(f"{where.text}: write each key the same way everywhere", where)
@@ -398,6 +399,7 @@ class _SelectParser:
             },
             having=self._part("HAVING"),
             after=self._part("AFTER"),
+            moved=self.moved,
         )
 
     def _part(self, name: str) -> Expression | None:
@@ -411,11 +413,14 @@ class _SelectParser:
         plain = PlainSelect(self.words, [*self.dropped, *private], wrapped)
         self.names = CommonTables(Written(self.words.text, plain.place), self.names)
         try:
-            return plain.tree()
+            tree = plain.tree()
         except NotUnderstood as error:
             if error.at is None:
                 raise self._somewhere(error.why) from None
             raise self._stopped(plain, error.at) from None
+        moved = conditions_moved(tree)
+        self.moved = moved is not tree
+        return moved
 
     def _somewhere(self, why: str) -> SqlError:
         """Return a syntax error of DuckDB without a place, at the expression that causes it."""
@@ -504,7 +509,7 @@ class _SelectParser:
         if tree["sample"]:
             raise self.words.refuse(_NO_SOURCE, self.words.tokens[span.start])
         try:
-            return read_from(tree["from_table"], self.names)
+            return read_from(tree["from_table"], self.names, tree["where_clause"])
         except NotJoined as error:
             joins = tree["from_table"]["type"] == "JOIN"
             place = self._place(span) if joins else self.words.tokens[span.start].place

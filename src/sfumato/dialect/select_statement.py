@@ -126,6 +126,7 @@ class Statement:
         after: what comes behind it: QUALIFY, WINDOW, ORDER BY, LIMIT and OFFSET, with these words.
         public: the name of a public table of groups, and the columns that each of its own stands for, by its
             name in lower case; see `public_groups`.
+        moved: whether the tree's WHERE has conditions of ON too.
     """
 
     text: str
@@ -145,6 +146,7 @@ class Statement:
     having: Expression | None = None
     after: Expression | None = None
     public: tuple[str, Mapping[str, str]] = field(default_factory=lambda: ("", {}))
+    moved: bool = False
 
     def spell(self, expression: Expression) -> str:
         """Return the text of an expression in the statement, without the first table's qualifiers."""
@@ -196,9 +198,10 @@ class Statement:
 
     @property
     def looks_up(self) -> bool:
-        """Whether the statement's WHERE holds a subquery."""
+        """Whether the statement's WHERE is read as a tree: it has a subquery, or a condition of ON."""
         where = self.tree["where_clause"]
-        return where is not None and any(node["class"] == "SUBQUERY" for node in descendants(where))
+        subqueries = where is not None and any(node["class"] == "SUBQUERY" for node in descendants(where))
+        return subqueries or self.moved
 
     def bare(self, column: str) -> str:
         """Return a column's name without the qualifier of its joined table."""

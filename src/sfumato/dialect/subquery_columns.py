@@ -17,6 +17,9 @@ from sfumato.dialect.from_clause import (
     Query,
     Reference,
     Source,
+    conditions_moved,
+    crossed,
+    matched,
     qualified,
     read_from,
     tables_of,
@@ -57,7 +60,7 @@ class Scope:
         self.joined_rows = joined_rows
         self._shown: dict[tuple[int, str], str] = {}
         try:
-            self.tables: From = read_from(node["from_table"], query.names)
+            self.tables: From = read_from(node["from_table"], query.names, node["where_clause"])
         except NotJoined as error:
             raise query.refuse(node["from_table"], str(error)) from None
         self.source: str
@@ -145,10 +148,14 @@ class Scope:
         table = self.table
         other = self._opened(one)
         own = {name.casefold(): name for name in other.schema}
-        pairs = [(self._earlier(Reference(None, name)), _own(name, own, one)) for name in one.using]
-        for pair in one.on:
-            mine, rest = one.sides(pair, own, lambda name: self.resolve([name]) is not None)
-            pairs.append((self._earlier(rest), _own(mine.column, own, one)))
+
+        def before(name: str) -> bool:
+            return self.resolve([name]) is not None
+
+        pairs = one.pairs(own, before, self._earlier)
+        if one.where is not None and not pairs:
+            table, other, pairs = crossed(table, other)
+        merged = {name.casefold() for name in one.shared(own, before)}
         if isinstance(other, Table):  # where all parts of the units are compared, these are
             pairs = list(with_units(tuple(pairs), table._part, other._part))
         # A column that is compared does not come along: it is the other one, or comes under another name.
@@ -171,6 +178,9 @@ class Scope:
                 "both tables are private, so only rows of the same unit can be joined. Join "
                 f"{names} ON its privacy unit too: {spelled(other.unit)} = {spelled(table.unit)}"
             )
+        if one.matching:
+            self.table = matched(table, other, pairs, one.how, self.joined_rows)
+            return
         compared = {right for _, right in pairs}
         brought = [name for name in other.schema if name not in compared]
         joined = table.join(other, on=pairs, how=one.how, unit_rows=self.joined_rows)
@@ -179,7 +189,7 @@ class Scope:
         columns |= {name.casefold(): new for name, new in renamed.items() if name.casefold() in own}
         columns |= {name: renamed[copy] for name, copy in copies.items()}
         self.table = joined
-        self.merged |= {name.casefold() for name in one.using}
+        self.merged |= merged
         ordered = {name: columns[name] for name in own if name in columns}
         for name in ordered:
             self._shown[len(self.places), name] = own[name]
@@ -197,7 +207,7 @@ class Scope:
         if any(name.casefold() == self.table.unit.casefold() for name in one.using):
             return next(name for name in one.using if name.casefold() == self.table.unit.casefold())
         alias = (one.alias or "").casefold()
-        for pair in one.on:
+        for pair in (*one.on, *(one.where or ())):
             for mine, rest in (pair, pair[::-1]):
                 if mine.table is not None and mine.table.casefold() == alias != (rest.table or "").casefold():
                     found = self.resolve([rest.column] if rest.table is None else [rest.table, rest.column])
@@ -233,7 +243,7 @@ def traced(tables: From, reference: Reference) -> str | None:
         one = tables.joined[aliases.index(table)]
         if reference.column.casefold() in {name.casefold() for name in one.using}:
             return reference.column
-        for pair in one.on:
+        for pair in (*one.on, *(one.where or ())):
             for mine, rest in (pair, pair[::-1]):
                 same = mine.column.casefold() == reference.column.casefold()
                 if same and (mine.table or "").casefold() == table and one.how == "inner":
@@ -245,13 +255,6 @@ def traced(tables: From, reference: Reference) -> str | None:
         else:
             return None
     return None
-
-
-def _own(name: str, own: dict[str, str], one: Joined) -> str:
-    """Return the joined table's column of this name, in any case."""
-    if name.casefold() not in own:
-        raise ColumnError._unknown(name, own.values(), str(one.source))
-    return own[name.casefold()]
 
 
 def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
@@ -332,7 +335,8 @@ def _public(source: Query, catalog: Declarations) -> bool:
 def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
     """Return what a catalog declares of the columns that one subquery passes on, and its privacy unit."""
     try:
-        tables = read_from(query.node["from_table"], query.names.within(query.node))
+        node = conditions_moved(query.node)
+        tables = read_from(node["from_table"], query.names.within(node), node["where_clause"])
     except NotJoined as error:
         raise query.refuse(query.node["from_table"], str(error)) from None
     base = declared_tables(tables, catalog, depth + 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.api.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import From, Query, Reference
+from sfumato.dialect.from_clause import From, Query, Reference, conditions_moved
 from sfumato.dialect.subquery_columns import Scope, traced
 from sfumato.dialect.syntax_tree import (
     CLAUSES,
@@ -164,9 +164,9 @@ class Select:
 
     def __init__(self, subqueries: Subqueries, query: Query, unit: str) -> None:
         self.subqueries = subqueries
-        self.node: Node = query.node
+        self.node: Node = conditions_moved(query.node)
         self.unit = unit
-        query = Query(query.name, query.node, query.names.within(query.node), query.columns)
+        query = Query(query.name, self.node, query.names.within(query.node), query.columns)
         self.query = query
         self._check()
         mentioned = self._mentioned()
