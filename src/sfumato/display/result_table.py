@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ResultTable(Displayed):
     """Base class of results that are a table: a release, a preview, diagnostics, advice.
 
-    A class has `to_arrow`; its data frames, rows and columns follow from that.
+    A class has `to_arrow`; its data frames, rows and columns follow from that, and take its options.
     """
 
     __slots__ = ()
@@ -31,11 +31,13 @@ class ResultTable(Displayed):
         """Return the facts about a result table that go with its numbers into `DataFrame.attrs`."""
         return {}
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self, *args: Any, **kwargs: Any) -> pandas.DataFrame:
         """Return the table as a pandas data frame; needs `pip install 'sfumato[pandas]'`.
 
         For a release, `frame.attrs["sfumato"]` has its cost, and whether limits and bounds may bias numbers.
 
+        Args:
+            args, kwargs: as of `to_arrow`.
         Raises:
             EngineError: pandas is not installed.
 
@@ -46,11 +48,14 @@ class ResultTable(Displayed):
         'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'
         """
         require("pandas", "pandas")  # before anything is drawn
-        return pandas_frame(self.to_arrow(), self._attributes())
+        table: Any = self.to_arrow
+        return pandas_frame(table(*args, **kwargs), self._attributes())
 
-    def to_polars(self) -> polars.DataFrame:
+    def to_polars(self, *args: Any, **kwargs: Any) -> polars.DataFrame:
         """Return the table as a Polars data frame; needs `pip install 'sfumato[polars]'`.
 
+        Args:
+            args, kwargs: as of `to_arrow`.
         Raises:
             EngineError: Polars is not installed.
 
@@ -61,7 +66,12 @@ class ResultTable(Displayed):
         {'people': Int64}
         """
         require("polars", "polars")  # before anything is drawn
-        return polars_frame(self.to_arrow())
+        import polars
+
+        table: Any = self.to_arrow
+        frame = polars.from_arrow(table(*args, **kwargs))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
     def __getitem__(self, name: str) -> list[Any]:
         """Return a column as a list of Python's values.
@@ -109,18 +119,4 @@ def pandas_frame(table: pa.Table, facts: Mapping[str, Any] | None = None) -> pan
     frame = table.to_pandas()
     if facts:
         frame.attrs["sfumato"] = facts
-    return frame
-
-
-def polars_frame(table: pa.Table) -> polars.DataFrame:
-    """Return the table of a result as a Polars data frame.
-
-    Raises:
-        EngineError: Polars is not installed.
-    """
-    require("polars", "polars")
-    import polars
-
-    frame = polars.from_arrow(table)
-    assert isinstance(frame, polars.DataFrame)
     return frame

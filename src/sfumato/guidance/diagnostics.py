@@ -11,7 +11,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences
 from sfumato.display.formatting import visible
-from sfumato.display.result_table import ResultTable, pandas_frame
+from sfumato.display.result_table import ResultTable
 from sfumato.guidance.contribution_distribution import Distribution, distributions
 from sfumato.guidance.shifts import NoisyValues, Shift
 from sfumato.noise import Words
@@ -22,8 +22,6 @@ from sfumato.release.payment import journaled
 from sfumato.release.release import Release, check_error_columns
 
 if TYPE_CHECKING:
-    import pandas
-
     from sfumato.guidance.diagnosis_plan import Diagnosis
     from sfumato.release.payment import Charge
 
@@ -197,25 +195,6 @@ class Diagnostics(ResultTable, Owned):
                 "suggestion": pa.array([one.suggestion for one in found], pa.string()),
             }
         )
-
-    def to_pandas(self, confidence: float = 0.95) -> pandas.DataFrame:
-        """Return the table as a pandas data frame.
-
-        Args:
-            confidence: of the error bars, in (0, 1).
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-        >>> diagnostics = visits.diagnose(epsilon=1)
-        >>> diagnostics.to_pandas()[["limit", "of", "confidence"]]
-            limit     of  confidence
-        0  rows=1   rows        0.95
-        1  rows=1  units        0.95
-        """
-        return pandas_frame(self.to_arrow(confidence))
 
     def sentences(self, confidence: float = 0.95) -> tuple[str, ...]:
         """Return a sentence for each limit, bound and shift of the diagnostics.

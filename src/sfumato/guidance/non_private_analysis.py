@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,11 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, TextCard
 from sfumato.display.pictures import checked_picture, save
-from sfumato.display.result_table import ResultTable, pandas_frame, polars_frame
+from sfumato.display.result_table import ResultTable
 from sfumato.errors import ParameterError, nearest
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise.law_tails import Floats
 from sfumato.query.query import Query
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 Bounds = tuple[Fraction, Fraction]
 
@@ -294,39 +290,6 @@ class NonPrivateAnalysis(ResultTable):
         [{'rows': 1, 'bias': 2.0}, {'rows': 2, 'bias': 1.0}, {'rows': 3, 'bias': 0.0}]
         """
         return self._by_group() if by_group else self._totals()
-
-    def to_pandas(self, *, by_group: bool = False) -> pandas.DataFrame:
-        """Return the numbers of `to_arrow` as a pandas data frame, NOT PRIVATE.
-
-        Args:
-            by_group: a row for each group too.
-        Raises:
-            EngineError: pandas is not installed.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
-        >>> analysis.to_pandas()[["rows", "bias", "noise", "error"]].round(1)
-           rows  bias  noise  error
-        0     1   2.0    1.4    2.4
-        1     2   1.0    2.8    3.0
-        2     3   0.0    4.2    4.2
-        """
-        return pandas_frame(self.to_arrow(by_group=by_group))
-
-    def to_polars(self, *, by_group: bool = False) -> polars.DataFrame:
-        """Return the numbers of `to_arrow` as a Polars data frame, NOT PRIVATE.
-
-        Args:
-            by_group: a row for each group too.
-
-        >>> import pyarrow as pa, sfumato as sf
-        >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
-        >>> analysis = visits.analyze(epsilon=1, rows=[1, 2, 3])
-        >>> analysis.to_polars().select("rows", "bias").rows()
-        [(1, 2.0), (2, 1.0), (3, 0.0)]
-        """
-        return polars_frame(self.to_arrow(by_group=by_group))
 
     def plot(self, path: str | Path) -> None:
         """Draw a heat map of the errors for each output, NOT PRIVATE, to .png or .svg.

@@ -30,7 +30,8 @@ from sfumato.budget.calibration import ROOM
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.budget.loss import proved
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import Card, Displayed, Facts, Rows
+from sfumato.display.cards import Card, Facts, Rows
+from sfumato.display.result_table import ResultTable
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
 from sfumato.exact import Number, as_fraction, one_of, written_up
 from sfumato.exact.library_settings import Isolated
@@ -354,7 +355,7 @@ _MAX = 20  # strata that are shown
 
 
 @dataclass(frozen=True, repr=False)
-class StratifiedProportion(Isolated, Displayed):
+class StratifiedProportion(Isolated, ResultTable):
     """A private proportion of a stratified population, by a survey; all of it is safe to publish.
 
     Made by `stratified_proportion`.
@@ -443,14 +444,6 @@ class StratifiedProportion(Isolated, Displayed):
                 }
             )  # fmt: skip
         return pa.Table.from_pylist(rows)
-
-    def to_pandas(self, confidence: Number = 0.95) -> Any:
-        """Return `to_arrow` as a pandas data frame.
-
-        Args:
-            confidence: of the intervals, in (0, 1).
-        """
-        return self.to_arrow(confidence).to_pandas()
 
     def explain(self) -> str:
         """Explain the survey: what was done, what is protected and what is taken as public.
