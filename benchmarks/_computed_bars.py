@@ -18,6 +18,7 @@ import sfumato as sf
 
 LEVELS = (0.5, 0.8, 0.95)
 GROUPS, PEOPLE, EPSILON = 5, 3_000, 0.2
+SIDES, WEIGHTS = (0, 0, 0, 1, 1), (0.4, 0.2, 0.1, 0.2, 0.1)  # of public tables beside the groups
 # Groups of each person, noise and delta. With one group for each person, K-norm noise is drawn by group.
 CASES = {
     "K-norm, joint": (GROUPS, "k_norm", 0),
@@ -31,6 +32,13 @@ SQL = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = 
   k.g AS g, 100 * SUM(y, contribution_bounds_per_row => (0, 40)) / SUM(x, contribution_bounds_per_row => (0, 60)) - 100
     AS growth, DP_INTERVAL_LOW(growth) AS low, DP_INTERVAL_HIGH(growth) AS high
   FROM t RIGHT OUTER JOIN (SELECT DISTINCT g FROM keys) AS k ON t.g = k.g GROUP BY k.g ORDER BY g"""
+WEIGHTED = """SELECT side, sum(w * y) AS weighted, sum(w * y / x) / sum(w) AS rate, sum(w * y) / sum(w * x) AS share
+  FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = {delta}, privacy_unit_column = id,
+    max_groups_contributed = {groups}, max_rows_per_group = 1, noise = '{noise}',
+    group_selection_strategy = PUBLIC_GROUPS)
+    k.g AS g, SUM(x, contribution_bounds_per_row => (0, 60)) AS x, SUM(y, contribution_bounds_per_row => (0, 40)) AS y
+    FROM t RIGHT OUTER JOIN (SELECT DISTINCT g FROM keys) AS k ON t.g = k.g GROUP BY k.g)
+  JOIN keys USING (g) GROUP BY side ORDER BY side"""
 Bars = Iterator[tuple[str, np.ndarray, np.ndarray]]  # output, whether bars hold, half-widths
 
 
@@ -89,8 +97,12 @@ def _released(
         difference=sf.difference("x", "y"),
         ratio=sf.ratio("y", "x"),
     )
-    keys = sf.public(pa.table({"g": list(range(GROUPS))}))
+    keys = pa.table({"g": list(range(GROUPS)), "side": SIDES, "w": WEIGHTS})
+    tables = {"t": rows, "keys": sf.public(keys)}
     for i in range(releases):
+        yield from _weighted(
+            tables, exact, WEIGHTED.format(epsilon=EPSILON, delta=delta, groups=groups, noise=noise)
+        )
         release = question.release(epsilon=EPSILON, delta=delta, noise=noise)
         for level in LEVELS:
             names = ("n", "x") if i % 8 else ("n", "x", "mean")  # of which each takes long
@@ -100,10 +112,30 @@ def _released(
             continue
         for level in LEVELS:
             text = SQL.format(epsilon=EPSILON, delta=delta, groups=groups, noise=noise, level=level)
-            found = sf.sql(text, tables={"t": rows, "keys": keys}).to_arrow()
+            found = sf.sql(text, tables=tables).to_arrow()
             low, high = (found[name].to_numpy() for name in ("low", "high"))
             growth = 100 * exact["ratio"] - 100
             yield level, "100 * y / x - 100 in SQL", (low <= growth) & (growth <= high), (high - low) / 2
+
+
+def _weighted(
+    tables: dict[str, object], exact: dict[str, np.ndarray], text: str
+) -> Iterator[tuple[float, str, np.ndarray, np.ndarray]]:
+    """Yield weighted sums over groups in SQL, as age-standardised rates are."""
+    release = sf.sql(text, tables=tables)
+    found, x, y = release.to_arrow(), exact["x"], exact["y"]
+    over = lambda of: np.bincount(SIDES, np.array(WEIGHTS) * of)  # noqa: E731
+    truths = {"weighted": over(y), "rate": over(y / x) / over(1), "share": over(y) / over(x)}
+    for level in LEVELS:
+        bars = release.errors(level)
+        for name, truth in truths.items():
+            half = bars[name].to_numpy()
+            yield (
+                level,
+                f"{name} over groups in SQL",
+                np.abs(found[name].to_numpy() - truth) <= half * (1 + 1e-9),
+                half,
+            )
 
 
 def _numbers(release: sf.Release, exact: dict[str, np.ndarray], level: float) -> Bars:

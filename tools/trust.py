@@ -488,6 +488,7 @@ APART = (
             "release/table_digest.py",
             "release/canonical_form.py",
             "query/inferred_parameters.py",
+            "query/linear_forms.py",
             "noise/noise_sums.py",
             "noise/form_laws.py",
             "noise/law_tails.py",

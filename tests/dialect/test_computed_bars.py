@@ -1,5 +1,7 @@
 """Error bars of what SQL computes with released numbers, in the private SELECT and in one around it."""
 
+import pickle
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -7,15 +9,19 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import RefusalError
+from sfumato.noise.noise_sums import Form
 from tests.dialect.test_outside import VISITS, written
 
 PRIVATE = (
     "@DP city, SUM(v@R) AS s, COUNT(*) AS n, 100.0 * SUM(v@R) / COUNT(*) AS percent FROM visits GROUP BY city"
 )
 
+WEIGHTS = pa.table({"city": ["Bonn", "Ulm"], "w": [3.0, 0.5], "side": [0, 1]})
+
 
 def ask(text: str) -> sf.Release:
-    return sf.sql(written(text.replace("@IN", PRIVATE)).replace("1000000", "9"), tables={"visits": VISITS})
+    sql = written(text.replace("@IN", PRIVATE)).replace("1000000", "9")
+    return sf.sql(sql, tables={"visits": VISITS, "w": sf.public(WEIGHTS)})
 
 
 @pytest.mark.noise_cannot_matter("bars are compared with ends of the same release")
@@ -64,6 +70,7 @@ def test_bars_of_a_rounded_output_of_the_same_name_are_around_what_is_shown() ->
     [
         ("SELECT city, n * n AS a, s / n + n / s AS b, n + 1 AS c, 2 AS d FROM (@IN)", ["c"]),
         ("SELECT city AS n, s AS other, round(n) + round(s) AS z FROM (@IN) AS t", ["other"]),
+        ("SELECT n, rank() OVER (ORDER BY n) AS r FROM (@IN)", ["n"]),
         ("SELECT coalesce(n, 0) AS a, n // 2 AS b, n % 2 AS c, n FROM (@IN)", ["n"]),
         ("@DP year, year + COUNT(*) AS a, COUNT(*) + 1 AS b FROM visits GROUP BY year", ["b"]),
     ],
@@ -93,19 +100,25 @@ def test_what_is_released_for_bars_has_a_name_that_the_text_does_not_use() -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT sum(n) AS n FROM (@IN)",
-        'SELECT "sum"(n) AS n FROM (@IN)',
+        "SELECT max(n) AS n FROM (@IN)",
+        "SELECT sum(n) AS n FROM (@IN) HAVING sum(n) > 3",
+        "SELECT city, sum(n) AS n FROM (@IN) GROUP BY city ORDER BY n LIMIT 1",
+        "SELECT sum(n) AS n FROM (@IN) WHERE n > 3",
+        "SELECT n, sum(s) AS s FROM (@IN) GROUP BY ALL",
+        "SELECT sum(r.n * w.n) AS n FROM (@IN) AS r JOIN (@IN) AS w USING (city)",
+        "SELECT sum(n) AS n FROM (@IN) JOIN w ON n > w",
+        "SELECT sum(n) AS n FROM (SELECT DISTINCT n FROM (@IN))",
+        "SELECT sum(n) AS n FROM (SELECT n FROM (@IN) ORDER BY n LIMIT 2)",
+        "SELECT sum(v.x) AS n FROM (@IN) AS r, (SELECT w * r.n AS x FROM w) AS v",
         "SELECT n FROM (@IN) GROUP BY n",
         "SELECT DISTINCT n FROM (@IN)",
         "SELECT x + 1 AS y FROM (@IN) AS t (c, n, x, p)",
         "SELECT a.n - b.n AS n FROM (@IN) AS a, (@IN) AS b",
         "WITH t AS (@IN) SELECT a.n FROM t AS a JOIN t AS b USING (city)",
         "SELECT n FROM (@IN) UNION ALL SELECT 1",
-        "SELECT n FROM (SELECT 2 * n AS n FROM (@IN))",
         "SELECT t FROM (@IN) AS t",
         "SELECT * EXCLUDE (n) FROM (@IN)",
         "SELECT COLUMNS('n') FROM (@IN)",
-        "SELECT n, rank() OVER (ORDER BY n) AS r FROM (@IN)",
         "SELECT n IS DISTINCT FROM s AS n FROM (@IN)",
         "SELECT n FROM (@IN) WHERE n > (SELECT 3)",
     ],
@@ -114,18 +127,86 @@ def test_rows_of_several_released_rows_have_no_bars(text: str) -> None:
     release = ask(text)
     before = release.to_arrow().schema.names
     assert not [name for name in before if "released" in name]
-    with pytest.raises(RefusalError, match="one SELECT around the private one"):
+    with pytest.raises(RefusalError, match="adds rows up with public weights"):
         release.errors()
 
 
-GROUPS, RELEASES = 100, 100
-FORMULAS = {"d": "s - n", "half": "n / 2", "r": "100.0 * s / n", "share": "s / (s + n)"}
+@pytest.mark.noise_cannot_matter("bars are compared with those of the same release")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT city, n, percent FROM (@IN) JOIN w USING (city)",
+        "SELECT city, 2 * n AS n, 100 * x AS percent FROM (SELECT city, n / 2 AS n, s / n AS x FROM (@IN))",
+        "SELECT city, sum(n) AS n, 100 * sum(s) / sum(n) AS percent FROM (@IN) GROUP BY ALL ORDER BY ALL DESC",
+        "WITH t AS (@IN) SELECT sum(n) AS n, city, round(sum(100 * CAST(s / n AS DOUBLE))) AS percent FROM t GROUP BY city",
+        "WITH t AS (SELECT * FROM w), u AS (@IN) SELECT u.city, -sum(-n - 2 * w * n) / sum(2 * w + 1) AS n, "
+        "sum(w * percent) FILTER (w > 0) / sum(w) - 1 AS percent FROM t JOIN u ON t.city = u.city GROUP BY 1",
+    ],
+)
+def test_sums_over_one_row_have_the_bars_of_that_row(text: str) -> None:
+    """Both ways to bars agree: row by row, and by the weights of several rows."""
+    release = ask(text.replace("round(sum", "(sum"))
+    found, bars = release.to_arrow(), release.errors()
+    assert release.measured == [name for name in found.schema.names if name in ("n", "percent")]
+    before = dict(
+        zip(
+            release.released.to_arrow()["city"].to_pylist(),
+            release.released.errors().to_pylist(),
+            strict=True,
+        )
+    )
+    assert len(before) == found.num_rows == 2
+    for city, bar in zip(found["city"].to_pylist(), bars.to_pylist(), strict=True):
+        assert bar["n"] == pytest.approx(before[city]["n"])
+        assert bar["percent"] == pytest.approx(before[city]["percent_computed"], rel=1e-3)
+
+
+@pytest.mark.noise_cannot_matter("bars are compared with those of the same release")
+def test_sums_over_rows_have_the_law_of_their_noise() -> None:
+    text = (
+        "SELECT sum(n) AS plain, sum(w * n) AS weighted, sum(w * n) + sum(s) - 9 AS both, round(sum(n), -2) AS rounded, "
+        "sum(n) FILTER (side = 0) AS one, sum(n * n), sum(DISTINCT n), sum(n) FILTER (n > 3), sum(coalesce(n, 0)), "
+        "sum(s / n) / sum(n), sum(n * s), count(*), avg(w), sum(abs(n)), sum(n) * sum(s) FROM (@IN) JOIN w USING (city)"
+    )
+    release = ask(text)
+    found, bars = release.to_arrow().to_pylist()[0], release.errors().to_pylist()[0]
+    numbers = release.released._kept()[0].numbers
+    assert release.measured == ["plain", "weighted", "both", "rounded", "one"]
+    n, s = (
+        next(e.linear for e in release.released.plan.requirements.estimates if e.name == o)
+        for o in ("n", "s")
+    )
+    weights = {
+        "plain": [(1, 0), (1, 0)],
+        "weighted": [(3, 0), (0.5, 0)],
+        "both": [(3, 1), (0.5, 1)],
+        "one": [(1, 0), (0, 0)],
+    }
+    for name, rows in weights.items():
+        forms = [(1, Form({}).plus(Form(n), a).plus(Form(s), b)) for a, b in rows]
+        assert bars[name] == pytest.approx(numbers.noises.reach(forms, 0.05), rel=1e-3), name
+    assert bars["rounded"] == pytest.approx(bars["plain"] + float(abs(found["rounded"] - found["plain"])))
+    assert release.errors(simultaneous=True)["plain"][0].as_py() == pytest.approx(
+        numbers.noises.reach([(2, Form(n))], 0.05 / 5)
+    )
+    assert pickle.loads(pickle.dumps(release)).errors() == release.errors()
+    with pytest.raises(RefusalError, match="half-widths of the noise alone"):
+        release.errors(kind="standard")
+
+
+GROUPS = 100
+BY_ROW = "SELECT town, s - n AS d, n / 2 AS half, 100.0 * s / n AS r, s / (s + n) AS share FROM ({}) AS t ORDER BY town"
+OVER_ROWS = (
+    "SELECT side, sum(w * n) AS d, sum(s) - 3 * sum(w * n) AS half, sum(w * s / n) / sum(w) AS r, "
+    "sum(w * s) / sum(n) AS share FROM ({}) AS t JOIN towns USING (town) GROUP BY side ORDER BY side"
+)
 
 
 @pytest.mark.long
-@pytest.mark.flakiness(k=20, because="16 binomial tails of 6.5 standard deviations, below 1e-10 each")
+@pytest.mark.flakiness(k=20, because="32 binomial tails of 6.5 standard deviations, below 1e-10 each")
 @pytest.mark.parametrize("noise", ["laplace", "k_norm"])
-def test_bars_hold_as_often_as_they_say(noise: str) -> None:
+@pytest.mark.parametrize(("text", "releases"), [(BY_ROW, 100), (OVER_ROWS, 16)])
+def test_bars_hold_as_often_as_they_say(text: str, releases: int, noise: str) -> None:
     """Groups have noises of their own, so that misses of one formula are independent."""
     rng = np.random.default_rng(5)
     town = rng.integers(0, GROUPS, 400 * GROUPS)
@@ -136,20 +217,22 @@ def test_bars_hold_as_often_as_they_say(noise: str) -> None:
         "SUM(x, contribution_bounds_per_row => (0, 10)) AS s, COUNT(x) AS n FROM visits RIGHT OUTER JOIN "
         "(SELECT DISTINCT town FROM towns) AS p ON visits.town = p.town GROUP BY p.town"
     )
-    listed = ", ".join(f"{formula} AS {name}" for name, formula in FORMULAS.items())
-    text = f"SELECT town, {listed} FROM ({{}}) AS t ORDER BY town"
-    towns = sf.public(pa.table({"town": list(range(GROUPS))}))
+    sides, weights = np.arange(GROUPS) // 4, rng.uniform(0.2, 1, GROUPS)
+    towns = pa.table({"town": list(range(GROUPS)), "side": sides, "w": weights})
     exact = duckdb.sql(text.format("SELECT town, sum(x) AS s, count(*) AS n FROM visits GROUP BY town"))
     exact = exact.to_arrow_table()
-    missed = {(name, confidence): 0 for name in FORMULAS for confidence in (0.8, 0.95)}
-    for _ in range(RELEASES):
-        release = sf.sql(text.format(inner), tables={"visits": visits, "towns": towns})
-        found = release.to_arrow()
+    names = ("d", "half", "r", "share")
+    missed = {(name, confidence): 0 for name in names for confidence in (0.8, 0.95)}
+    for _ in range(releases):
+        release = sf.sql(text.format(inner), tables={"visits": visits, "towns": sf.public(towns)})
+        found, bars = (
+            release.to_arrow(),
+            {confidence: release.errors(confidence) for confidence in (0.8, 0.95)},
+        )
         for name, confidence in missed:
             apart = np.abs(found[name].to_numpy() - exact[name].to_numpy())
-            bars = release.errors(confidence)[name].to_numpy()
-            missed[name, confidence] += int((apart > bars * (1 + 1e-9)).sum())
-    size = GROUPS * RELEASES
+            missed[name, confidence] += int((apart > bars[confidence][name].to_numpy() * (1 + 1e-9)).sum())
+    size = exact.num_rows * releases
     for (_, confidence), count in missed.items():
         most, least = 1 - confidence, (1 - confidence) * 0.75
         deviations = [6.5 * np.sqrt(size * chance * (1 - chance)) for chance in (least, most)]

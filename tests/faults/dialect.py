@@ -101,6 +101,12 @@ FAULTS = [
           " or (called and not known.known.get(name))", "", f"{COMPUTED}::test_rows_of_several_released_rows_have_no_bars"),
     Fault("bars are around the number before it is rounded", "release/processed_release.py",
           "_numbers(bar) + apart", "_numbers(bar)", f"{COMPUTED}::test_bars_of_a_formula_reach_both_ends"),
+    Fault("sums over rows that noise selects have bars", "dialect/linear_columns.py",
+          "if not all(map(scope.is_public, deciding)) or", "if", f"{COMPUTED}::test_rows_of_several_released_rows_have_no_bars"),
+    Fault("a filter changes no weights", "dialect/linear_columns.py",
+          '{"filter": kept}', '{"filter": known}', f"{COMPUTED}::test_sums_over_rows_have_the_law_of_their_noise"),
+    Fault("sums over rows have equal weights", "release/linear_bars.py",
+          "_add(whole, form, weights[place])", "_add(whole, form)", f"{COMPUTED}::test_sums_over_rows_have_the_law_of_their_noise"),
     # Words.
     Fault("a comment in a comment ends both", "dialect/sql_tokens.py",
           '(1 if found[0] == "/*" else -1)', '(1 if found[0] == "/*" and not depth else -1)', f"{HERE}test_words.py::test_words"),

@@ -241,7 +241,7 @@ def public_table(
 
     columns = {column.casefold() for table in parts.values() for column in table.schema}
     check_allowed(tree, {}, columns, parts, (), refuse)
-    text = _written(tree)
+    text = query_text(tree)
     if query.columns:
         listed = ", ".join(map(quoted, query.columns))
         text = f"SELECT * FROM ({text}) AS part({listed})"
@@ -250,8 +250,8 @@ def public_table(
     return computed(engine, parts, text)
 
 
-def _written(tree: Node) -> str:
-    """Return a subquery's syntax tree as SQL text."""
+def query_text(tree: Node) -> str:
+    """Return a query's syntax tree as SQL text."""
     statement = {"error": False, "statements": [{"node": tree, "named_param_map": []}]}
     ((text,),) = ask("SELECT json_deserialize_sql(?)", [json.dumps(statement)])
     return str(text)

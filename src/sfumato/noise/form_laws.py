@@ -42,6 +42,7 @@ _FEW = 3  # of many forms, whose quantiles stand for all
 _SAME = 1e-12  # of a variance is as good as nothing
 _ANGLES = 10  # at which the law of a ratio's noise is computed; between them quantiles hardly change
 _FAR = 2e-3  # failures below it take more of the characteristic function
+_NOTHING = 1e-9  # of a characteristic function is as good as nothing
 _LEAST = 1e-5  # failures below it are extrapolated, as logarithms of tails are concave
 
 
@@ -322,7 +323,10 @@ def _law(cone: Cone | None, groups: int, weights: _Weights, far: bool) -> _Law:
         reach, places = 20.0, (np.arange(1000) + 0.5) * math.pi / 20
         values: Floats = np.ones(len(places))
         for n, w in parts:
-            values = values * (_laplace(places, w) if cone is None else _separate(cone, places, w)) ** n
+            some = np.abs(values) > _NOTHING  # fewer with each factor
+            values[some] *= (
+                _laplace(places[some], w) if cone is None else _separate(cone, places[some], w)
+            ) ** n
         one = np.ones(1)
         return _Law(places, values * np.exp(-((0.03 * places) ** 2) / 2), one, one, reach)
     shape = groups * cone.dimensions + 2
@@ -389,13 +393,15 @@ def _joint(cone: Cone, groups: int, places: Floats, parts: Parts) -> Floats:
     turns = float(places[-1]) * sum(n * _largest(cone, w) for n, w in parts) * split_spread(cone, groups)
     theta, chances = splits(cone, groups, 8 + min(int(turns / 4), 200))
     known: dict[tuple[float, ...], Any] = {}
-    found: Any = 1.0
+    found: Any = np.ones((len(theta), len(places)), np.complex128)
     for n, w in parts:
+        some = np.abs(found).max(axis=0) > _NOTHING  # fewer with each factor
         key, other = tuple(w.tolist()), tuple((-w).tolist())
         if key not in known:
-            known[key] = _of_group(cone, theta, places, w)
+            known[key] = np.zeros_like(found)
+            known[key][:, some] = _of_group(cone, theta, places[some], w)
             known[other] = known[key].conj()
-        found = found * known[key] ** n
+        found[:, some] *= known[key][:, some] ** n
     return np.asarray(chances @ found.real)  # θ and 1 - θ have conjugates
 
 

@@ -93,6 +93,7 @@ class DetachedComputation:
     described: Mapping[str, Any]
     files: tuple[str, ...] = ()
     selects: bool = False
+    linear: Any = None
 
     def content(self) -> dict[str, Any]:
         """Return the content of the SQL that was serialized."""

@@ -358,7 +358,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     ) -> pa.Table:
         """Return half-widths of error bars, or standard errors: the keys, and a column for each output.
 
-        What SQL computes from released numbers has no error bars (NULL), unless it leaves a number as it is.
+        Of what SQL computes, sums with public weights have error bars, and ratios of them; the rest is NULL.
 
         Args:
             confidence: in (0, 1): the probability that an exact statistic (of the bounded contributions) is

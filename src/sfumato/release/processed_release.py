@@ -25,7 +25,9 @@ from sfumato.plan.plan import Described
 from sfumato.plan.serialization import DetachedComputation
 from sfumato.query.error_bars import Bars, Bias, check_error_names
 from sfumato.query.inferred_parameters import Found
+from sfumato.query.linear_forms import LinearSql
 from sfumato.release.canonical_form import VERSION
+from sfumato.release.linear_bars import HALF_WIDTHS_ALONE, LinearWidths
 from sfumato.release.noisy_table import NO_LISTS, NoisyTable
 from sfumato.release.release import Release
 from sfumato.release.release_display import error_bars, processed_facts, release_card
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
 
 
 NOT_FOLLOWED = (
-    "errors: error bars are known for one SELECT around the private one, without joins, aggregates, windows "
-    "or subqueries; write DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask .released, the "
-    "noisy table before it"
+    "errors: error bars are known for one SELECT around the private one that computes row by row, or adds "
+    "rows up with public weights; write DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask "
+    ".released, the noisy table before it"
 )
 
 
@@ -60,13 +62,14 @@ class Computation(Protocol):
     schema: pa.Schema
     columns: tuple[tuple[str, str | None], ...] | None
     selects: bool
+    linear: LinearSql | None
 
     def content(self) -> dict[str, Any]:
         """Return the SQL around released tables as plain data."""
         ...
 
     def run(self, released: Sequence[Release | TopRelease]) -> tuple[pa.Table, pa.Array | None]:
-        """Return the processed table, and the released row of each of its rows, if that is known."""
+        """Return the processed table, and the released row of each of its rows, or weights of several."""
         ...
 
 
@@ -153,7 +156,7 @@ class ProcessedRelease(NoisyTable):
     @property
     def _followed(self) -> bool:
         """Whether columns that the SQL leaves as they were released have error bars."""
-        return self._computation.columns is not None
+        return self._computation.columns is not None or self._computation.linear is not None
 
     def to_arrow(self) -> pa.Table:
         """Return the processed table, in the order that the SQL asks for.
@@ -189,6 +192,8 @@ class ProcessedRelease(NoisyTable):
 
     def _errors(self, bars: Bars) -> pa.Table:
         """Return error bars for the processed rows; NULL where a column has none."""
+        if self._computation.linear is not None:
+            return self._linear_errors(bars)
         columns = self._computation.columns
         if columns is None:
             raise RefusalError(NOT_FOLLOWED)
@@ -204,6 +209,23 @@ class ProcessedRelease(NoisyTable):
                 bar = _around(shown, released[name], bar)
             given.append(bar)
         return pa.table(given, names=table.schema.names)
+
+    def _linear_errors(self, bars: Bars) -> pa.Table:
+        """Return error bars of columns that are computed from several released rows."""
+        self._check_bars(bars)
+        table, linear = self.to_arrow(), self._computation.linear
+        if linear is None or self._rows is None:
+            raise RefusalError(NOT_FOLLOWED)
+        batches, weights = self._grouped("errors")._kept(), pa.Table.from_struct_array(self._rows)
+        among = len(self.measured) * len(table) if bars.simultaneous else 1
+        widths = LinearWidths.of(batches, (1 - bars.confidence) / max(among, 1))
+        found = [
+            pa.nulls(len(table), pa.float64())
+            if c is None
+            else arrow_column(widths(c, weights, _numbers(shown)))
+            for c, shown in zip(linear.columns, table.columns, strict=True)
+        ]
+        return pa.table(found, names=table.schema.names)
 
     @property
     def _drawable(self) -> bool:
@@ -255,6 +277,9 @@ class ProcessedRelease(NoisyTable):
     @property
     def measured(self) -> list[str]:
         """The columns of the processed table with error bars."""
+        if (linear := self._computation.linear) is not None:
+            named = zip(self._computation.schema.names, linear.columns, strict=True)
+            return [name for name, column in named if column is not None]
         first, found = self._releases[0], self._computation.columns or ()
         keys = first.plan.query.shown_keys if isinstance(first, Release) else first.keys
         return [name for name, released in found if released is not None and released not in keys]
@@ -313,7 +338,7 @@ class ProcessedRelease(NoisyTable):
         """Return the processed release for another process: its releases, and what SQL computed with them."""
         what = self._computation
         computed = DetachedComputation(
-            what.text, what.schema, what.columns, what.content(), selects=what.selects
+            what.text, what.schema, what.columns, what.content(), selects=what.selects, linear=what.linear
         )
         return super()._state() | {"releases": tuple(map(copy, self._releases)), "computation": computed}
 
@@ -347,6 +372,8 @@ class ProcessedRelease(NoisyTable):
         """Refuse error bars that a processed release cannot write."""
         if not self._followed:
             raise RefusalError(NOT_FOLLOWED)
+        if self._computation.linear is not None and (bars.standard or bars.sampling):
+            raise RefusalError(HALF_WIDTHS_ALONE)
         self._releases[0]._check_kind(bars)
         check_error_names(self.measured, self._computation.schema.names, bars.suffix)
 

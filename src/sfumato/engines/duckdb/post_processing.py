@@ -14,6 +14,7 @@ import pyarrow as pa
 from sfumato.api.largest_groups import Top
 from sfumato.catalogs.declarations import MAX_GROUPS
 from sfumato.dataclass import dataclass
+from sfumato.dialect.linear_columns import linear_sql
 from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax_tree import Node, in_scope, statements
@@ -23,10 +24,12 @@ from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import EngineError, QueryError, SqlError, in_own_words
+from sfumato.noise.noise_sums import ONE
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query.error_bars import Bars
 from sfumato.query.group_totals import GROUPING
+from sfumato.query.linear_forms import LinearSql
 from sfumato.query.schema import Schema
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.table_part import Part
@@ -152,10 +155,12 @@ class ReleasedColumns:
     Args:
         keys: what tells its rows apart, with SQL types.
         numbers: outputs, with their types and those of their error bars.
+        ratios: outputs that are linear forms of noisy statistics or ratios of such: whether ratios.
     """
 
     keys: dict[str, str]
     numbers: dict[str, tuple[pa.DataType, pa.DataType]]
+    ratios: dict[str, bool]
 
 
 def selects(sql: str, keys: Iterable[str]) -> bool:
@@ -212,16 +217,29 @@ class PostProcessingSql:
         if outside.columns is not None:
             of = (released for _, released in outside.columns)
             self.columns = tuple(zip(self.schema.names, of, strict=True))
+        self.linear: LinearSql | None = self._linear(planned, tables)
         rows, seen = {table.row for table in outside.released}, set[str]()
-        self.selects: bool = selects(
-            outside.sql, {*rows, *(key for columns, _ in planned for key in columns.keys)}
-        )
+        keys = {*rows, *(key for columns, _ in planned for key in columns.keys)}
+        self.selects: bool = self.linear is None and selects(outside.sql, keys)
         for name in self.schema.names:
             if name.casefold() in seen and name not in rows:
                 raise outside.refuse(
                     -1, f"the output name {name} is used twice. Give each column its own: ... AS name"
                 )
             seen.add(name.casefold())
+
+    def _linear(
+        self, planned: Sequence[tuple[ReleasedColumns, Bars]], tables: Mapping[str, Given]
+    ) -> LinearSql | None:
+        """Return the SQL with weights of released rows, where it computes columns from several of them."""
+        if self.columns is not None or len(planned) > 1 or planned[0][1].sampling:
+            return None
+        ((columns, _),), (table,) = planned, self.outside.released
+        outputs = dict.fromkeys((*columns.numbers, *(name for name, *_ in table.intervals)))
+        found = linear_sql(self.outside.sql, table.name, table.row, outputs | columns.ratios)
+        with suppress(duckdb.Error):
+            return None if found is None or computed(found.sql, tables, self.resources) is None else found
+        return None
 
     def content(self) -> dict[str, Any]:
         """Return post-processing SQL, its error bars and public tables, as plain data."""
@@ -244,6 +262,11 @@ class PostProcessingSql:
         for table, release, bars in named:
             rows = with_intervals(release, table.intervals, bars, table.row)
             tables[table.name] = Given(rows, {})
+        if self.linear is not None:
+            with suppress(duckdb.Error):
+                found = computed(self.linear.sql, tables, self.resources)
+                weights = found.select(self.linear.added).to_struct_array().combine_chunks()
+                return self._named(found.drop_columns(self.linear.added)), weights
         with in_own_words(self._failed, duckdb.Error):
             found = computed(self.outside.sql, tables, self.resources)
         followed = self.columns is not None
@@ -326,7 +349,10 @@ def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
     """
     keys = {name: columns[name].type_name for name in plan.query.keys}
     keys |= {name: "BIGINT" for name in plan.query.shown_keys[len(keys) :]}
-    return ReleasedColumns(keys, {e.name: (e.type, e.error_type) for e in plan.requirements.estimates})
+    estimates = plan.requirements.estimates
+    apart = plan.query.series is None and plan.query.totals is None  # rows of totals depend on each other
+    ratios = {e.name: e.forms[1] != ONE for e in estimates if apart and e.forms and not e.entries}
+    return ReleasedColumns(keys, {e.name: (e.type, e.error_type) for e in estimates}, ratios)
 
 
 def columns_of_largest(plan: Plan[Top, TopMeasurement]) -> ReleasedColumns:
@@ -334,7 +360,7 @@ def columns_of_largest(plan: Plan[Top, TopMeasurement]) -> ReleasedColumns:
     question = plan.query
     keys = {RANK: "BIGINT"} | {name: question.schema[name].type_name for name in question.keys}
     numbers = (pa.int64() if question.whole else pa.float64(), pa.float64())
-    return ReleasedColumns(keys, dict.fromkeys(plan.laws, numbers))
+    return ReleasedColumns(keys, dict.fromkeys(plan.laws, numbers), {})
 
 
 def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
