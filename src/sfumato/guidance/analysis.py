@@ -89,7 +89,7 @@ def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
                     squares = known.squares
                     if known.lower < known.upper:  # else its values are counted alone, so far
                         ends = min(ends[0], known.lower), max(ends[1], known.upper)
-                squares = squares or isinstance(aggregate, Variance | StandardDeviation)
+                squares = squares or aggregate.needs_squares
                 found[aggregate.column] = Column(aggregate.column, *ends, squares=squares)
             elif isinstance(aggregate, CountRows) and aggregate.column is not None:
                 numeric = query.schema[aggregate.column].kind.numeric

@@ -23,11 +23,8 @@ from sfumato.plan.noise_error import Errors
 from sfumato.plan.noisy_statistics import NoisyNumbers
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import (
-    Aggregate,
     CountPrivacyUnits,
     Estimate,
-    StandardDeviation,
-    Variance,
     Weighted,
 )
 
@@ -315,12 +312,12 @@ def per_width(plan: Plan, name: str) -> float:
     """
     bounded = _bounded(plan, name)
     width = float(bounded.upper - bounded.lower)
-    return plan.expected[name] / (width**2 / 2 if _squared(bounded) else width)
+    return plan.expected[name] / (width**2 / 2 if bounded.needs_squares else width)
 
 
 def with_bounds(plan: Plan, name: str, times: float) -> dict[str | None, float]:
     """Return a plan's expected errors by noise with the bounds of an aggregate so many times as wide."""
-    factor = times**2 if _squared(_bounded(plan, name)) else times
+    factor = times**2 if _bounded(plan, name).needs_squares else times
     outputs = dict(plan.query.aggregates)[name].outputs(name)
     return {output: one * (factor if output in outputs else 1.0) for output, one in plan.expected.items()}
 
@@ -329,11 +326,6 @@ def _bounded(plan: Plan, name: str) -> Any:
     """Return the aggregate that has the bounds on which an expected error depends."""
     asked = dict(plan.query.aggregates)[name].each
     return asked.aggregate if isinstance(asked, Weighted) else asked
-
-
-def _squared(aggregate: Aggregate) -> bool:
-    """Whether the expected error grows with the square of the width of an aggregate's bounds."""
-    return isinstance(aggregate, (Variance, StandardDeviation))
 
 
 def chance_shown(plan: Plan, units: int) -> float:

@@ -21,12 +21,9 @@ from sfumato.query.aggregates import (
     Derived,
     Estimate,
     LinearRegression,
-    Mean,
     OfColumns,
     Quantiles,
-    StandardDeviation,
     Sum,
-    Variance,
     Weighted,
     Weights,
 )
@@ -161,7 +158,7 @@ class Design:
         self.rows: int = self.query.rows
         asked = [a.each for _, a in self.query.measured]
         self.blocks: set[Block] = {
-            a.block for a in asked if isinstance(a, (Mean, Variance, StandardDeviation))
+            block for a in asked if a.needs_moments for block in a.bounds
         }  # columns whose rows are bounded one by one
         row_sums = {a.block for a in asked if isinstance(a, Sum) and self.per_row(a)}
         counts_rows = any(
@@ -305,9 +302,7 @@ class Design:
         if isinstance(found, Moments):
             return found
         grid = self.value_grid(block)
-        squares = any(
-            isinstance(a, (Variance, StandardDeviation)) and a.block == block for _, a in self.query.measured
-        )
+        squares = any(a.needs_squares and block in a.bounds for _, a in self.query.measured)
         null_count = (
             self.base is not None
             and self.missing(column)
@@ -359,9 +354,9 @@ class Design:
             unasked = {(of[0], of[0])} if isinstance(a, LinearRegression) else set()
             products |= dict.fromkeys((min(p), max(p)) for p in pairs if p not in unasked)
         for beside in asked:  # squares for variances, too
-            if isinstance(beside, (Variance, StandardDeviation)) and beside.block in blocks:
-                i = blocks.index(beside.block)
-                products |= {(i, i): None} if self.lacking([beside.column]) == lacking else {}
+            for block in beside.bounds if beside.needs_squares else ():
+                if block in blocks and self.lacking([block[0]]) == lacking:
+                    products |= {(blocks.index(block),) * 2: None}
         share = Fraction(1, 2) if self.norm is Norm.L1 or self.joint else square_share(len(blocks))
         axes = []
         for block in blocks:

@@ -20,15 +20,8 @@ from sfumato.query.aggregates import (
     Aggregate,
     CountDistinct,
     CountPrivacyUnits,
-    CountRows,
     Cumulative,
-    Derived,
-    Mean,
     Quantiles,
-    StandardDeviation,
-    Sum,
-    Variance,
-    Weighted,
 )
 from sfumato.query.engine_protocol import BroughtKeys
 
@@ -156,7 +149,6 @@ def _numbers(column: pa.Array) -> Places:
 
 GROUPING = "grouping"  # the column that tells a total from a group
 MAX_SETS = 64
-_ADDED = (CountPrivacyUnits, CountRows, Derived, Mean, StandardDeviation, Sum, Variance, Weighted)
 
 Columns = Sequence[pa.Array]
 
@@ -272,7 +264,7 @@ def totals_of(
     if total_rows is not None:
         raise QueryError("bound: with totals give groups=... and rows=..., not total_rows")
     for name, aggregate in asked:
-        if not isinstance(aggregate, _ADDED):
+        if not aggregate.in_totals:
             raise QueryError(
                 f"agg: {name}: totals are of counts, sums, means, variances, and ratios of these; ask the "
                 "rest in a question of its own, without totals"

@@ -124,6 +124,9 @@ class Aggregate(Suggesting, Spelled, ABC):
     """
 
     _foreign = foreign_names.AGGREGATE
+    needs_moments: ClassVar[bool] = False  # whether it bounds each row of its column, and adds values up
+    needs_squares: ClassVar[bool] = False  # whether squares of these values are added up for it, too
+    in_totals: ClassVar[bool] = False  # whether totals of groups have it
 
     def _in_messages(self) -> str | None:
         call = call_of(self)
@@ -241,7 +244,6 @@ class BoundedAggregate(Aggregate):
     """Base class of aggregates of one column with bounds on its values."""
 
     kind: ClassVar[str]
-    needs_squares: ClassVar[bool] = False  # whether squares of values are added up for it
 
     column: str
     lower: Fraction

@@ -27,6 +27,8 @@ MAX_VALUES = 1_000_000
 class CountRows(Aggregate):
     """Counts rows, or rows where `column` has a value."""
 
+    in_totals = True
+
     column: str | None = None
 
     def meaning(self, written: Mapping[str, str]) -> str:
@@ -48,6 +50,8 @@ class CountRows(Aggregate):
 @dataclass(frozen=True, repr=False)
 class CountPrivacyUnits(Aggregate):
     """Counts privacy units."""
+
+    in_totals = True
 
     @property
     def needs_rows(self) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Derived(Aggregate):
     """Base class of derived outputs: a weighted sum of outputs, or one such sum over another one."""
 
+    in_totals = True
+
     @property
     @abstractmethod
     def inputs(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class Sum(BoundedAggregate):
     """A sum; `per` says whether bounds apply to each "row", or to each "unit" in a group."""
 
     kind = "sum"
+    in_totals = True
 
     per: Bounded | None = None
 
@@ -137,6 +138,7 @@ class Mean(BoundedAggregate):
     """A mean of a column within bounds."""
 
     kind = "mean"
+    needs_moments = in_totals = True
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a mean; it shares the sum of covariances of the same rows."""
@@ -173,7 +175,7 @@ class Variance(BoundedAggregate):
     """A population variance, divided by the count."""
 
     kind = "variance"
-    needs_squares = True
+    needs_moments = needs_squares = in_totals = True
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a variance."""
@@ -186,7 +188,7 @@ class StandardDeviation(BoundedAggregate):
     """A population standard deviation."""
 
     kind = "standard deviation"
-    needs_squares = True
+    needs_moments = needs_squares = in_totals = True
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a standard deviation."""

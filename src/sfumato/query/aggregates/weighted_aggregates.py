@@ -45,6 +45,8 @@ class Weighted(Aggregate):
         weights: how many each row stands for.
     """
 
+    in_totals = True
+
     aggregate: Aggregate
     weights: Weights
 
