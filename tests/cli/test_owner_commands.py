@@ -165,7 +165,7 @@ def test_another_table_or_receipt_is_not_certified(visits, run):
     table = pq.read_table("a.parquet")
     pq.write_table(table.set_column(1, "n", pa.array([1, 2, 3])), "b.parquet")
     done = run("verify", "receipt.json", "b.parquet")
-    assert done.exit_code == ExitCode.FAILED and "values are others in 'n'" in done.stdout
+    assert done.exit_code == ExitCode.FAILED and "values differ in 'n'" in done.stdout
     pq.write_table(pa.table({"id": [1], "\x1b[31m": [1]}), "c.parquet")
     done = run("verify", "receipt.json", "c.parquet")
     assert done.exit_code == ExitCode.FAILED and "\x1b" not in done.stdout

@@ -113,14 +113,14 @@ def test_a_changed_cell():
         values[1] += "x" if isinstance(values[1], str) else 1
         changed = table.set_column(place, name, pa.array(values, table[name].type))
         said = in_words(release.receipt(), changed)
-        assert f"values are others in '{name}'; the other columns are as released" in said
+        assert f"values differ in '{name}'; the other columns are as released" in said
 
 
 def test_the_smallest_change_of_a_number():
     release = released()
     first, *rest = release.to_arrow()["m"].to_pylist()
     table = release.to_arrow().set_column(2, "m", pa.array([math.nextafter(first, 1000), *rest]))
-    assert "values are others in 'm'" in in_words(release.receipt(), table)
+    assert "values differ in 'm'" in in_words(release.receipt(), table)
 
 
 def test_cells_that_were_exchanged_between_rows():
@@ -128,7 +128,7 @@ def test_cells_that_were_exchanged_between_rows():
     drawn = ((r, r.to_arrow()["m"].to_pylist()) for r in iter(released, None))
     release, (one, other, *rest) = next((r, values) for r, values in drawn if values[0] != values[1])
     table = release.to_arrow().set_column(2, "m", pa.array([other, one, *rest]))
-    assert "values are others in 'm'" in in_words(release.receipt(), table)
+    assert "values differ in 'm'" in in_words(release.receipt(), table)
 
 
 def test_columns_that_were_renamed_dropped_or_added():
@@ -138,7 +138,7 @@ def test_columns_that_were_renamed_dropped_or_added():
     assert "column 'n' was released, and is missing" in text and "column 'count' was not released" in text
     assert "column 'r' was released" in in_words(receipt, table.drop_columns(["r"]))
     swapped = table.rename_columns(["town", "m", "n", "r"])
-    assert "holds what is no int64" in in_words(receipt, swapped) or "values are others" in in_words(
+    assert "holds what is no int64" in in_words(receipt, swapped) or "values differ" in in_words(
         receipt, swapped
     )
 
@@ -151,7 +151,7 @@ def test_error_bars_are_compared_or_refused(tmp_path):
     assert "column 'n_error' was not released, such as error bars" in text
     assert release.receipt(confidence=0.95).verify(tmp_path / "answer.csv").ok
     text = in_words(release.receipt(confidence=0.9), tmp_path / "answer.csv")
-    assert "values are others in 'n_error', 'm_error', 'r_error'; the other columns are as released" in text
+    assert "values differ in 'n_error', 'm_error', 'r_error'; the other columns are as released" in text
     with pytest.raises(ParameterError, match="confidence"):
         release.receipt(confidence=2)
 

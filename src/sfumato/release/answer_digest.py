@@ -91,12 +91,12 @@ def differences(table: pa.Table, answer: Answer) -> Iterable[str]:
         return
     changed = [c.name for c in answer.columns if column_digest(table[c.name]) != c.sha256]
     if len(changed) == len(answer.columns) > 1:
-        yield "its values are others, in every column: it may be another release, or rows in another order"
+        yield "its values differ, in every column: it may be another release, or rows in another order"
     elif changed:
         rest = "; the other columns are as released" if len(changed) < len(answer.columns) else ""
-        yield f"values are others in {', '.join(map(repr, changed))}{rest}"
+        yield f"values differ in {', '.join(map(repr, changed))}{rest}"
     else:
-        yield "its values are others"  # two digests that do not fit each other
+        yield "its values differ"  # two digests that do not fit each other
 
 
 def opened(answer: Any, released: Answer) -> tuple[str, pa.Table, list[str]]:
