@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, cycle, islice, product
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import pyarrow as pa
@@ -24,14 +24,13 @@ from sfumato.plan.plan import Plan
 from sfumato.query import aggregates as ask
 from sfumato.query import sizes
 from sfumato.query.aggregates import FUNCTIONS, Aggregate, Derived
-from sfumato.transformations import Leaves, Margin, QuantileTree, Statistic, cone_of
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations import Leaves, Margin, QuantileTree, Statistic, ValueTree, cone_of
 
 # A table with many worlds, in each of which another hostile unit comes or goes.
 
 GROUPS = (0, 1, 2)
 UNITS = 24  # in each world, but for the stranger
-TYPES = {"id": "int64", "world": "int64", "g": "int64", "x": "double", "y": "double", "w": "double", "s": "string", "b": "bool"}  # fmt: skip
+TYPES = {"id": "int64", "world": "int64", "g": "int64", "x": "double", "y": "double", "w": "double", "s": "string", "b": "bool", "i": "int64"}  # fmt: skip
 SCHEMA = pa.schema([*TYPES.items()]).append(pa.field("v", pa.list_(pa.float64())))
 Rows = list[dict[str, Any]]
 
@@ -39,7 +38,9 @@ Rows = list[dict[str, Any]]
 def row(x: float | None, y: float | None, s: str | None, g: int = 0) -> dict[str, Any]:
     """Return a row without its unit; of a value its vector and its truth are made."""
     vector = None if x is None else [x, 1e3 if x > 0 else -1e3, x]
-    return {"g": g, "x": x, "y": y, "w": 1e308, "s": s, "b": None if x is None else x > 0, "v": vector}
+    whole = None if x is None or isnan(x) else int(max(-9.0, min(x, 200.0)))
+    truth = None if x is None else x > 0
+    return {"g": g, "x": x, "y": y, "w": 1e308, "s": s, "b": truth, "i": whole, "v": vector}
 
 
 def many(x: Sequence[Any], y: Sequence[Any], groups: Sequence[int] = (0,), each: int = 40) -> Rows:
@@ -80,7 +81,7 @@ def tables() -> tuple[pa.Table, pa.Table]:
         for unit in range(UNITS):
             x = 3.0 * (unit % 8) / 7
             values = {"g": unit % 3, "x": x, "y": 2 - x / 2, "w": 1.0, "s": f"old {unit % 4}"}
-            values |= {"b": unit % 2 == 0, "v": [0.1, -0.2, 0.3]}
+            values |= {"b": unit % 2 == 0, "i": unit % 8, "v": [0.1, -0.2, 0.3]}
             without.append({"id": 100 * world + unit, "world": world, **values})
         strangers += [{"id": 100 * world + 99, "world": world, **values} for values in rows]
     # As one of the first rows, so that nothing depends on who came first.
@@ -175,6 +176,7 @@ CASES: dict[str, Case] = {
     "variance": Case(["variance"], {"v": sf.variance("x", **X)}),
     "standard deviation": Case(["stddev"], {"d": sf.stddev("x", **X)}),
     "quantiles": Case(["quantiles", "quantile", "median"], {"q": sf.quantiles("x", [0.25, 0.75], **X)}),
+    "quantiles of whole numbers": Case(["quantiles"], {"q": sf.quantiles("i", [0.25, 0.75], lower=-1, upper=98)}),
     "minimum": Case(["min"], {"q": sf.min("x", **X)}),
     "median of places": Case(["median"], {"q": sf.median("x", **X)}, places=True),
     # They are chosen together, and no number of rows is beside them.
@@ -227,14 +229,13 @@ def exact(question: sf.Question, plan: Plan) -> dict[int, Numbers]:
             of = found[key[0] if key else 0][key] = Counter()
             for statistic in plan.statistics:
                 for name in statistic.names:
-                    if isinstance(statistic, Leaves):
+                    if isinstance(statistic, QuantileTree | ValueTree):
+                        for entry in row[name] or []:
+                            for node in statistic.nodes(entry["leaf"]):
+                                of[node] += entry["weight"]
+                    elif isinstance(statistic, Leaves):
                         for entry in row[name] or []:
                             of[name, statistic.lattice.place(entry["leaf"])] += entry["weight"]
-                    elif isinstance(statistic, QuantileTree):
-                        for entry in row[name] or []:
-                            for level in range(HEIGHT):
-                                node = entry["leaf"] // (LEAVES // BRANCHING ** (level + 1))
-                                of[name, level, node] += entry["weight"]
                     elif statistic.entries:
                         of.update({(name, i): int(value) for i, value in enumerate(row[name])})
                     else:

@@ -27,8 +27,9 @@ from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.random_words import SeededWords
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
-from sfumato.plan.noisy_trees import LeafCounts, noisy_tree
+from sfumato.plan.noisy_trees import LeafCounts, noisy_cdf, noisy_tree
 from sfumato.plan.plan import Plan
+from sfumato.transformations import ValueTree
 from tests.faults import questions
 from tests.faults.questions import QUESTIONS
 
@@ -193,8 +194,15 @@ def check_choice(
 
 
 def check_tree(plan: Plan, own: str, column: Any, noise: Any, told: Replayed, numbers: Any) -> None:
-    ranks = numbers.trees[own].ranks
     law = LAWS[noise["law"]](noise["scales"][own])
+    tree = next(s for s in plan.statistics if s.names == (own,))
+    if isinstance(tree, ValueTree):
+        levels = next(s["levels"] for s in told.part["statistics"] if s.get("name") == own)
+        assert levels == len(tree.sizes)
+        drawn = noisy_cdf(column, tree, law, told.words)
+        assert np.array_equal(drawn.upto, numbers.trees[own].upto)
+        return
+    ranks = numbers.trees[own].ranks
     expected = noisy_tree(LeafCounts.from_arrow(column), law, ranks, told.words)
     assert np.array_equal(expected.total, numbers.trees[own].total)
     assert np.array_equal(expected.upto, numbers.trees[own].upto)

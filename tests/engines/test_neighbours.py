@@ -15,8 +15,7 @@ import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
-from sfumato.transformations import Norm, QuantileTree, Statistic, bound_groups, per_group
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations import Norm, QuantileTree, Statistic, ValueTree, bound_groups, per_group
 
 MANY, SOME = 10**5, 2000
 STRANGER = 10**9  # the unit that comes or goes
@@ -95,11 +94,10 @@ def exact(engine, plan: Plan) -> dict[Any, dict[Any, int]]:
             of = found[tuple(row[key] for key in plan.exact.keys)]
             for statistic in plan.exact.statistics:
                 for name in statistic.names:
-                    if isinstance(statistic, QuantileTree):
+                    if isinstance(statistic, QuantileTree | ValueTree):
                         for entry in row[name] or []:
-                            for level in range(HEIGHT):
-                                node = entry["leaf"] // (LEAVES // BRANCHING ** (level + 1))
-                                of[name, level, node] += entry["weight"]
+                            for node in statistic.nodes(entry["leaf"]):
+                                of[node] += entry["weight"]
                     else:
                         of[name] = int(row[name])
     return found

@@ -89,6 +89,7 @@ STATISTICS = (
     tf.Moments("m", "x", 3, tf.ValueGrid(-2, -40, 40), True, 0, 0, 100),
     tf.UnitSum("s", "x", -2, -20, 36, False),
     tf.QuantileTree("q", "x", 3, 0.0, 16.0, -2),
+    tf.ValueTree("v", "x", 3, tf.Lattice(0.0, 16.0, whole=True), -2, (1, 4)),
 )
 
 

@@ -39,7 +39,7 @@ def statistics(rows: int) -> list[tf.Statistic]:
         tf.Moments("n", "small", rows, fine, False, 0, None),
         tf.UnitSum("s", "real", -20, -(HUGE >> 8), HUGE >> 8, False, 7),
         tf.UnitSum("i", "wide", 0, 0, HUGE >> 8, True), tf.UnitSum("h", "huge", 0, 0, HUGE >> 8, True, HUGE >> 9),
-        tf.QuantileTree("q", "real", rows, 0.0, 30.0, -14), tf.Leaves("l", "real", rows, tf.Lattice(0.0, 30.0), -14),
+        tf.QuantileTree("q", "real", rows, 0.0, 30.0, -14), tf.ValueTree("v", "wide", rows, tf.Lattice(0.0, 30.0, True), -14, (1, 6)), tf.Leaves("l", "real", rows, tf.Lattice(0.0, 30.0), -14),
         tf.WeightedSum("w", "small", rows, weights, "real", fine, 20), tf.WeightedSum("y", "real", rows, weights),
         tf.CrossMoments("c", axes, rows, ((0, 0), (0, 1), (1, 1)), -14),
         tf.RowsInBins("bins", "real", rows, tf.Edges((0.0, 1.5, math.inf), True, True), -30),

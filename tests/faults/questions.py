@@ -156,6 +156,11 @@ def quantile_tree(sf):
     return public(sf).agg(q=sf.quantiles("y", [0.5], **Y), n=sf.count())
 
 
+@question(noise="laplace")
+def value_tree(sf):
+    return public(sf).agg(q=sf.quantiles("n", [0.5, 0.9], lower=0, upper=99), n=sf.count())
+
+
 @question(group_selection="laplace", noise="laplace", epsilon=2, delta="1e-3")
 def laplace_threshold(sf):
     return private(sf).agg(u=sf.count_units(), n=sf.count())

@@ -40,6 +40,7 @@ STATISTICS = [
     t.Moments("x", "x", 2, t.ValueGrid(-6, -200, 300), True, -8, 0, 39_000),
     t.Moments("n", "n", 2, t.ValueGrid(0, 2, 8), False),
     t.QuantileTree("x", "x", 2, 0.0, 16.0, -2),
+    t.ValueTree("n", "n", 2, t.Lattice(0.0, 16.0, whole=True), -2, (1, 4)),
     t.Leaves("x", "x", 2, t.Lattice(0.0, 16.0), -2),
     t.DistinctMatched("n", 1),
     t.DistinctShared("n", 1),

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.exact.time_trees import Tree
 from sfumato.noise import Gaussian, Laplace, SeededWords
-from sfumato.plan.noisy_statistics import NoisyNumbers
-from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_tree
-from sfumato.query.aggregates.quantile_aggregates import QuantileEstimate
-from sfumato.transformations import QuantileTree
+from sfumato.plan.noisy_statistics import NoisyCdf, NoisyNumbers
+from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_cdf, noisy_tree
+from sfumato.query.aggregates.quantile_aggregates import CdfQuantile, QuantileEstimate
+from sfumato.transformations import Lattice, QuantileTree, ValueTree
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
 RANKS = (0.04, 0.25, 0.5, 0.9)
@@ -119,3 +120,85 @@ def test_bars_of_chosen_places_hold_as_often_as_they_say(groups=1_000, rows=400)
         bars = release.errors(confidence).to_pandas().sort_values("g")["m"]
         share = np.mean(np.abs(found.to_numpy() - truth) <= bars.to_numpy())
         assert low < share < high, (confidence, share)
+
+
+# Quantiles of whole numbers, from noisy counts of all values.
+
+
+def counted(groups: np.ndarray) -> pa.ListArray:
+    """Exact counts by value, as engines give them: values without rows are left out."""
+    return pa.array(
+        [[{"leaf": float(v), "weight": int(n)} for v, n in enumerate(one) if n] for one in groups],
+        pa.list_(pa.struct({"leaf": pa.float64(), "weight": pa.int64()})),
+    )
+
+
+def read(upto: np.ndarray, rank: float, tree: Tree, law=None) -> tuple[CdfQuantile, NoisyNumbers]:
+    """The estimate of a quantile, and the noisy numbers from which it is read."""
+    e = CdfQuantile("q", total="t", upper=tree.steps - 1.0, rank=rank, whole=True, tree=tree)
+    return e, NoisyNumbers({}, {"t": NoisyCdf(upto)}, {"t": law or Laplace(1)}, {"t": Fraction(1)})
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 7), (1, 3, 9, 27)])
+def test_noisy_counts_are_the_least_squares_of_all_nodes(sizes, values=40, groups=3):
+    rng, law, words = np.random.default_rng(1), Laplace(50), SeededWords(4)
+    rows = rng.integers(0, 30, (groups, values))
+    tree = ValueTree("x", "x", 1, Lattice(0.0, values - 1.0, whole=True), 0, sizes)
+    found = noisy_cdf(counted(rows), tree, law, words)
+    words, nodes, noisy = SeededWords(4), [], []
+    for size in sizes:
+        level = (np.arange(values) // size == np.arange(-(-values // size))[:, None]).astype(float)
+        noise = law.rounded(groups * len(level), words=words).reshape(groups, -1)
+        nodes.append(level)
+        noisy.append(rows @ level.T + noise)
+    fit = np.linalg.lstsq(np.vstack(nodes), np.hstack(noisy).T, rcond=None)[0].T
+    assert np.abs(found.upto - np.cumsum(fit, axis=1)).max() < 1e-6
+    # The variance of each rank, from the same equations.
+    spread = np.linalg.inv(np.vstack(nodes).T @ np.vstack(nodes))
+    for rank in (0.0, 0.3, 1.0):
+        ahead = np.tri(values) - rank
+        assert np.allclose(tree.tree.rank_variances(rank), ((ahead @ spread) * ahead).sum(axis=1), atol=1e-9)
+
+
+def test_quantiles_without_noise_are_those_of_the_rows():
+    rows = np.random.default_rng(2).integers(0, 4, (50, 9)) + (np.arange(9) == 4)
+    for rank in (0.0, 0.1, 0.5, 0.77, 1.0):
+        e, numbers = read(np.cumsum(rows, axis=1).astype(float), rank, Tree(9, (1, 3)))
+        for value, one in zip(e.value(numbers).astype(int), rows, strict=True):
+            below, upto, share = one[:value].sum(), one[: value + 1].sum(), rank * one.sum()
+            assert below <= share + 1e-9 and upto >= share - 1e-9
+
+
+def test_quantiles_of_noise_alone_rise_with_the_rank_and_keep_the_bounds():
+    tree = ValueTree("x", "x", 1, Lattice(0.0, 99.0, whole=True), 0, (1, 10))
+    upto = noisy_cdf(counted(np.zeros((200, 100), int)), tree, Laplace(1000), SeededWords(5)).upto
+    found = [
+        read(upto, rank, tree.tree)[0].value(read(upto, rank, tree.tree)[1]) for rank in np.linspace(0, 1, 11)
+    ]
+    assert (np.diff(found, axis=0) >= 0).all() and np.min(found) >= 0 and np.max(found) <= 99
+    e, numbers = read(upto, 0.5, tree.tree, Laplace(1000))
+    bars = e.interval(numbers, 0.05)
+    assert (bars.low >= 0).all() and (bars.high <= 99).all() and np.mean(bars.high - bars.low) > 80
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_bars_of_noisy_counts_hold_as_often_as_they_say(groups=1_000, values=1_001):
+    """At 80% and 95%, of a thousand groups: seeded, and between what is nominal and 9 points above."""
+    rng = np.random.default_rng(6)
+    rows = np.bincount(np.rint(rng.normal(500, 120, 20_000)).clip(0, 1000).astype(int), minlength=values)
+    exact = np.cumsum(rows)
+    for law, power in ((Laplace(40), 1.0), (Gaussian(90), 0.5)):
+        tree = Tree.best_for_ranks(values, power)
+        statistic = ValueTree("x", "x", 1, Lattice(0.0, values - 1.0, whole=True), 0, tree.sizes)
+        upto = noisy_cdf(counted(np.tile(rows, (groups, 1))), statistic, law, SeededWords(7)).upto
+        for rank in (0.1, 0.5, 0.9):
+            e, numbers = read(upto, rank, tree, law)
+            truth = int(np.searchsorted(exact, rank * exact[-1]))
+            for confidence in (0.8, 0.95):
+                bars = e.interval(numbers, 1 - confidence)
+                held = np.mean((bars.low <= truth) & (truth <= bars.high))
+                assert confidence - 0.02 < held < confidence + (1 - confidence) * 0.6 + 0.02, (
+                    law,
+                    rank,
+                    held,
+                )

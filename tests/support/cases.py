@@ -28,6 +28,7 @@ from sfumato.transformations import (
     DistinctShared,
     Edges,
     Grid,
+    Lattice,
     Listed,
     Moments,
     QuantileTree,
@@ -37,6 +38,7 @@ from sfumato.transformations import (
     UnitsInBins,
     UnitSum,
     ValueGrid,
+    ValueTree,
     VectorCount,
     VectorSum,
     WeightedSum,
@@ -45,7 +47,6 @@ from sfumato.transformations import (
     bound_groups,
     per_group,
 )
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
 
 
 def generated(examples: int, local: bool = False, **strategies: Callable[[Any], Any]):
@@ -320,6 +321,13 @@ def cases(draw: st.DrawFn, engine: Any, binding: bool) -> Case:
             st.sampled_from([30.0, 1e300, 65536.0]), st.sampled_from([0, -5, -14]),
         ),
     ]  # fmt: skip
+    choices.append(
+        st.builds(
+            ValueTree, st.just("t"), st.just("x"), st.just(rows),
+            st.sampled_from([Lattice(0.0, 30.0, True), Lattice(-5.0, 4000.0, True), Lattice(1e15, 1e15 + 9, True)]),
+            st.sampled_from([0, -5, -14]), st.sampled_from([(1,), (1, 6), (1, 2, 4, 8)]),
+        )
+    )  # fmt: skip
     most = st.sampled_from([1, 2, 3, 7])
     choices.append(st.builds(DistinctMatched, st.just("y"), most))
     choices.append(st.builds(DistinctShared, st.just("y"), most, st.sampled_from([-20, -3])))
@@ -384,12 +392,12 @@ def evaluated(engine, query: ExactQuery, batch_rows: int = 1000) -> Result:
                     numbers |= {
                         (name, p): e["weight"] for p, e in zip(places, entries, strict=True) if e["weight"]
                     }
-                elif name.endswith(".tree"):
+                elif name.endswith((".tree", ".values")):
                     leaves = [e["leaf"] for e in row[name] or []]
                     assert leaves == sorted(set(leaves))
-                    for level in range(1, HEIGHT + 1):
-                        for e in row[name] or []:
-                            node = name, level, e["leaf"] // (LEAVES // BRANCHING**level)
+                    tree = next(s for s in query.statistics if s.names == (name,))
+                    for e in row[name] or []:
+                        for node in tree.nodes(e["leaf"]):
                             if e["weight"]:
                                 numbers[node] = numbers.get(node, 0) + e["weight"]
                 elif name.endswith(".vector"):

@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ import pytest
 
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Payload, Stages
-from sfumato.plan.noisy_statistics import NoisyBatch, NoisyTree
+from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.query import sizes
 from sfumato.release.payment import no_charge
 from sfumato.release.release import Release
@@ -260,12 +260,13 @@ def in_order(batches: list[NoisyBatch], keys: Sequence[str]) -> NoisyBatch:
     first = numbers[0]
     values = {name: gathered(lambda n, name=name: n.values[name]) for name in first.values}
     trees = {
-        name: NoisyTree(
-            tree.ranks,
-            *(
-                gathered(lambda n, name=name, part=part: getattr(n.trees[name], part))
-                for part in ("values", "low", "high", "below", "upto", "total")
-            ),
+        name: replace(
+            tree,
+            **{
+                part.name: gathered(lambda n, name=name, part=part: getattr(n.trees[name], part.name))
+                for part in fields(tree)
+                if part.name != "ranks"
+            },
         )
         for name, tree in first.trees.items()
     }

@@ -29,7 +29,7 @@ def contributions(statistic: t.Statistic, values: Sequence[Any], most_rows: int)
 
 def size(statistic: t.Statistic, added: dict[Any, int], norm: t.Norm, scales: Sequence[Fraction]) -> Fraction:
     """The weighted size of one contribution; of a tree, over all nodes that carry noise."""
-    if isinstance(statistic, t.QuantileTree):
+    if isinstance(statistic, t.QuantileTree | t.ValueTree):
         return weighted(norm, list(added.values()), [scales[0]] * len(added))
     return weighted(norm, [added.get(c, 0) for c in statistic.names], scales)
 
@@ -44,7 +44,7 @@ def understates(statistic: t.Statistic, values: Sequence[Any], most_rows: int) -
     """Whether some unit does more than is claimed: in one coordinate, or jointly, in either norm."""
     found = [dict(added) for added in {tuple(a.items()) for a in contributions(statistic, values, most_rows)}]
     for index, coordinate in enumerate(statistic.names):
-        if isinstance(statistic, t.QuantileTree):
+        if isinstance(statistic, t.QuantileTree | t.ValueTree):
             top = max(w for a in found for w in a.values())
         else:
             top = max(abs(a.get(coordinate, 0)) for a in found)
@@ -60,7 +60,7 @@ def understates(statistic: t.Statistic, values: Sequence[Any], most_rows: int) -
 def some_scales(statistic: t.Statistic, norm: t.Norm) -> list[list[Fraction]]:
     """The shares that plans use, at two multipliers, and lopsided ones."""
     shares = list(statistic.body.split(norm))
-    if isinstance(statistic, t.QuantileTree):
+    if isinstance(statistic, t.QuantileTree | t.ValueTree):
         return [shares]
     lopsided = [[s * (1 + 7 * (i == j)) / 3 for i, s in enumerate(shares)] for j in range(len(shares))]
     return [shares, [s * Fraction(22, 7) for s in shares], [Fraction(1)] * len(shares), *lopsided]
@@ -120,8 +120,12 @@ def test_real_sums_per_unit_over_the_grid():
 
 
 @pytest.mark.parametrize("rows, exponent", [(1, 0), (2, -2)])
-def test_trees(rows, exponent):
+@pytest.mark.parametrize("sizes", [None, (1,), (1, 16, 4096)])
+def test_trees(rows, exponent, sizes):
     statistic = t.QuantileTree("x", "x", rows, 0.0, float(LEAVES), exponent)
+    if sizes:
+        lattice = t.Lattice(0.0, 8191.0, whole=True)
+        statistic = t.ValueTree("x", "x", rows, lattice, exponent, sizes)
     # Neighbours on the last level, on higher ones, and at the ends.
     values = [None, 0.5, 1.5, 16.5, 4096.5, 65535.5, float("inf"), float("-inf")]
     assert not understates(statistic, values, rows + 2)
@@ -140,6 +144,7 @@ def test_the_most_that_many_rows_do():
         t.Moments("x", "x", 3, grid, True, -14, 0, 140),
         t.Count(3, "x", -14),
         t.QuantileTree("x", "x", 3, 0.0, 30.0, -14),
+        t.ValueTree("x", "x", 3, t.Lattice(0.0, 30.0, whole=True), -14, (1, 6)),
     ):
         added = dict(statistic.contribution(rows))
         for norm in NORMS:

@@ -43,6 +43,7 @@ STATISTICS = {
     "weights": t.WeightedSum("w", "w", 2, t.WeightGrid(0, 50)),
     "weighted values": t.WeightedSum("x·w", "w", 2, t.WeightGrid(0, 50), "x", GRID, bits=2),
     "tree": t.QuantileTree("x", "x", 2, 0.0, 16.0, -3),
+    "values in blocks": t.ValueTree("x", "x", 2, t.Lattice(0.0, 16.0, whole=True), -3, (1, 4)),
     "vectors": t.VectorSum("v", "v", 2, 0, 50, Ball.L2),
     "vectors of rows": t.VectorSum("v", "v", 2, 0, 50, Ball.L1, rows=2),
     "vectors in a cube": t.VectorSum("v", "v", 2, 0, 50, Ball.LINF, rows=2),

@@ -29,12 +29,13 @@ SETS: dict[str, list[t.Statistic]] = {
     "sums of rows": [t.Moments("plain", "x", TOTAL, t.ValueGrid(-1, -6, 10), False)],
     "moments": [t.Moments("x", "x", TOTAL, t.ValueGrid(-1, -6, 10), True, -2, 0, 5)],
     "tree": [t.QuantileTree("x", "x", TOTAL, -8.0, 8.0, -2)],
+    "values in blocks": [t.ValueTree("x", "x", TOTAL, t.Lattice(-8.0, 8.0, whole=True), -2, (1, 4))],
     "leaves": [t.Leaves("x", "x", TOTAL, t.Lattice(-8.0, 8.0), -2)],
 }
 
 SETS["units and rows"] = SETS["units"] + SETS["rows"]
 
-SETS["all"] = [s for statistics in list(SETS.values())[:8] for s in statistics]
+SETS["all"] = [s for statistics in list(SETS.values())[:9] for s in statistics]
 
 
 def claimed(statistics: list[t.Statistic], norm: Norm, total: int = TOTAL) -> Transformation:

@@ -39,8 +39,7 @@ from sfumato.plan.plan import Plan
 from sfumato.query.schema import INTEGERS, Schema
 from sfumato.query.tables.table_part import Part
 from sfumato.sql_text import identifier
-from sfumato.transformations import Leaves, Statistic, per_group
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
+from sfumato.transformations import QuantileTree, Statistic, ValueTree, per_group
 
 if TYPE_CHECKING:
     from sfumato.engines.catalog import Catalog
@@ -564,11 +563,10 @@ def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> 
         return
     for entry in value or []:
         leaf, weight = entry["leaf"], entry["weight"]
-        if isinstance(statistic, Leaves):
-            of[name, leaf] += weight
+        if isinstance(statistic, QuantileTree | ValueTree):
+            of.update(dict.fromkeys(statistic.nodes(leaf), weight))
         else:
-            for level in range(1, HEIGHT + 1):
-                of[name, level, leaf // (LEAVES // BRANCHING**level)] += weight
+            of[name, leaf] += weight
 
 
 def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:

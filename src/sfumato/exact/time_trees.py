@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,21 @@ class Tree:
 
         What a level costs is that each has so much more noise.
         """
-        return _best(steps)
+        return min(_trees(steps), key=lambda tree: tree.levels * tree.error)
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def best_for_ranks(cls, steps: int, power: float) -> Tree:
+        """Return the tree of steps, of equal branching, whose rank errors are least.
+
+        Args:
+            steps: how many.
+            power: the deviation of a block's noise grows with this power of the number of levels.
+
+        >>> [Tree.best_for_ranks(steps, 1.0).sizes for steps in (31, 101, 1001)]
+        [(1,), (1, 9), (1, 10, 100)]
+        """
+        return min(_trees(steps), key=lambda tree: tree.levels**power * tree.rank_error)
 
     @property
     def levels(self) -> int:
@@ -212,6 +226,30 @@ class Tree:
         """The root mean square error of totals over time, with noise of deviation 1 on each block."""
         return math.sqrt(float(self.totals[0].mean()))
 
+    @cached_property
+    def shares(self) -> Floats:
+        """For the total up to each time step: the part of the noise of the last total that is in it."""
+        found = self.variances[-1] / self.variances[-1].sum()
+        for level in range(self.levels - 1, 0, -1):
+            own = self.variances[level - 1]
+            found = own * (found / self._of_children(own, level))[self._parents(level)]
+        return np.cumsum(found)
+
+    def rank_variances(self, rank: Any) -> Floats:
+        """Return the variance of the total up to each time step less a share of the last total.
+
+        Args:
+            rank: the share; or one for each step.
+        """
+        whole = self.variances[-1].sum()
+        found: Floats = self.totals[0] + rank * (rank - 2 * self.shares) * whole
+        return np.maximum(found, 0.0)
+
+    @cached_property
+    def rank_error(self) -> float:
+        """The root mean square error of ranks, with noise of deviation 1 on each block of steps."""
+        return math.sqrt(float(self.rank_variances(self.shares).mean()))
+
     def _of_children(self, values: Floats, level: int) -> Floats:
         ratio = self.sizes[level] // self.sizes[level - 1]
         return np.add.reduceat(values, np.arange(0, values.shape[-1], ratio), axis=-1)
@@ -230,11 +268,12 @@ class Tree:
 
 
 @lru_cache(maxsize=64)
-def _best(steps: int) -> Tree:
+def _trees(steps: int) -> list[Tree]:
+    """Return the trees of equal branching over so many steps."""
     made = {Tree(steps, (1,))}
     for levels in range(2, _MAX_LEVELS + 1):
         near = round(steps ** (1 / levels))
         for branching in range(max(2, near - 1), near + 3):
             if branching ** (levels - 1) < steps:
                 made.add(Tree(steps, tuple(branching**i for i in range(levels))))
-    return min(sorted(made, key=lambda tree: tree.sizes), key=lambda tree: tree.levels * tree.error)
+    return sorted(made, key=lambda tree: tree.sizes)

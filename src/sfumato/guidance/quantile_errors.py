@@ -199,7 +199,7 @@ class ExpectedQuantiles:
         different = np.ones(len(places), bool)
         different[1:] = (places[1:] != places[:-1]) | (group[1:] != group[:-1])
         steps = values.expected[at] * 2.0**-statistic.exponent
-        if isinstance(statistic, Leaves) and self.found.groups > CHOSEN_GROUPS:
+        if self.plan.measurement.choices and self.found.groups > CHOSEN_GROUPS:
             different &= self._seen[group]
             steps = np.where(self._seen[group], steps, 0.0)
         begin = np.flatnonzero(different)

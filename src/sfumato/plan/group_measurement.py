@@ -42,15 +42,15 @@ from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_marginals import marginals
 from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
-from sfumato.plan.noisy_statistics import Cumulated, NoisyBatch, NoisyNumbers, NoisyTree
-from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_tree
+from sfumato.plan.noisy_statistics import Cumulated, NoisyBatch, NoisyNumbers
+from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_cdf, noisy_tree
 from sfumato.plan.quantile_candidates import Choice, Places, counted
 from sfumato.plan.required_statistics import Requirements
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.group_totals import GROUPING, Series, Totals
 from sfumato.query.query import Query
-from sfumato.transformations import CountUnits, QuantileTree, Statistic, cone_of
+from sfumato.transformations import CountUnits, QuantileTree, Statistic, ValueTree, cone_of
 
 Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace
 
@@ -323,7 +323,7 @@ class GroupMeasurement(Spelled):
             keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))
             if noisy is not None:
                 values["units"] = Int128Array.from_int64(noisy[kept])
-        trees: dict[str, NoisyTree] = {}
+        trees: dict[str, Any] = {}
         lists: dict[str, int] = {}  # entries of each list of numbers, by name
         for statistic in self.requirements.statistics:
             if isinstance(statistic, QuantileTree):
@@ -332,6 +332,10 @@ class GroupMeasurement(Spelled):
                 counts = LeafCounts.from_arrow(exact[name])
                 profile = PROFILE if self.bars else PROFILE[:0]
                 trees[name] = noisy_tree(counts, laws[name], ranks, words, profile)
+                continue
+            if isinstance(statistic, ValueTree):
+                (name,) = statistic.names
+                trees[name] = noisy_cdf(exact[name], statistic, laws[name], words)
                 continue
             if entries := statistic.entries:
                 lists |= dict.fromkeys(statistic.names, entries)

@@ -52,6 +52,17 @@ class NoisyTree:
 
 
 @dataclass(frozen=True)
+class NoisyCdf:
+    """The noisy cumulative counts of a value tree: those of all its values, by least squares.
+
+    Args:
+        upto: shape (groups, values): noisy numbers of rows up to each value, in grid steps.
+    """
+
+    upto: Floats
+
+
+@dataclass(frozen=True)
 class Cumulated:
     """Noisy cumulative totals of time steps.
 
@@ -113,7 +124,7 @@ class NoisyNumbers(Spelled):
 
     Args:
         values: by coordinate, float64 of shape (groups,), or (groups, entries) where it is a vector.
-        trees: by coordinate of a tree.
+        trees: by coordinate of a tree, a `NoisyTree` or a `NoisyCdf`.
         laws: by coordinate, the law of the noise in grid steps.
         steps: by coordinate, the grid step.
         chosen: by coordinate of counts, the places that were chosen from them.
@@ -123,7 +134,7 @@ class NoisyNumbers(Spelled):
     """
 
     values: Mapping[str, Floats]
-    trees: Mapping[str, NoisyTree]
+    trees: Mapping[str, Any]
     laws: Mapping[str, Law]
     steps: Mapping[str, Fraction]
     chosen: Mapping[str, Places] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Quantile trees: noise on the nodes along the walks to ranks, each node once."""
+"""Quantile trees and value trees: noise on the nodes along the walks to ranks, or on all, each node once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.measurements.independent_noise import Law
-from sfumato.measurements.int128_array import int64_values
+from sfumato.measurements.int128_array import float64_values, int64_values
 from sfumato.noise import Words
 from sfumato.noise.law_tails import Floats
-from sfumato.plan.noisy_statistics import NoisyTree
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES
+from sfumato.plan.noisy_statistics import NoisyCdf, NoisyTree
+from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, ValueTree
 
 # Children with less than this share of their siblings' total, and less than so many deviations of the
 # noise, are taken as empty: many small positive noises would pull ranks towards empty ranges.
@@ -131,3 +131,26 @@ def _cumulative(noisy: NDArray[np.int64], deviation: float) -> Floats:
     empty = np.minimum(EMPTY_SHARE * total, EMPTY_DEVIATIONS * deviation)
     kept = np.where(positive >= empty, positive, 0.0)
     return np.concatenate([np.zeros((len(kept), 1)), np.cumsum(kept, axis=1)], axis=1)
+
+
+def noisy_cdf(counts: pa.ListArray, statistic: ValueTree, law: Law, words: Words | None = None) -> NoisyCdf:
+    """Draw the noise of all nodes of a value tree, and return noisy cumulative counts.
+
+    Args:
+        counts: exact counts: a list of structs (leaf, weight) for each group.
+        statistic: the value tree.
+        law: of the noise of one node, in grid steps.
+        words: a source of random words, for tests alone.
+    """
+    tree, groups = statistic.tree, len(counts)
+    entries, group = counts.flatten(), np.repeat(np.arange(groups), np.diff(int64_values(counts.offsets)))
+    noisy = np.zeros((groups, tree.steps), np.int64)
+    places = float64_values(entries.field("leaf")) - statistic.lattice.lower
+    noisy[group, places.astype(np.int64)] = int64_values(entries.field("weight"))
+    own, *blocks = (
+        law.rounded(groups * tree.nodes(level), words=words).reshape(groups, -1)
+        for level in range(tree.levels)
+    )
+    # What noisy blocks are off the sums of noisy values depends on their noise alone (`corrections`).
+    residues = [(one - tree.added_up(own, level)).astype(float) for level, one in enumerate(blocks, 1)]
+    return NoisyCdf(np.cumsum((noisy + own) + tree.corrections(residues), axis=1))

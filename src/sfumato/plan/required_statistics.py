@@ -49,6 +49,10 @@ from sfumato.transformations import (
 from sfumato.transformations.statistics.cross_moments import square_share
 from sfumato.transformations.statistics.moments import SQUARES_SHIFT
 
+# Quantiles are read from noisy counts of single values where these are at most so many, in each group and in
+# all groups; the latter take 32 MB. Where nobody knows how many groups come, they may be so many.
+MAX_VALUES, MAX_COUNTS, MANY_GROUPS = 1 << 12, 1 << 22, 1 << 14
+
 
 @dataclass(frozen=True, repr=False)
 class Requirements(Spelled):
@@ -250,6 +254,13 @@ class Design:
         return isinstance(aggregate, CountDistinct) or (
             isinstance(aggregate, Sum) and not self.per_row(aggregate)
         )
+
+    def fits(self, values: int) -> bool:
+        """Whether noisy counts of so many values may be kept for each group, for required quantiles."""
+        query = self.query
+        known = not (query.private_groups or query.brought_groups)
+        groups = len(query.public_groups) if known else MANY_GROUPS
+        return values <= MAX_VALUES and values * groups <= MAX_COUNTS
 
     def add(self, statistic: Statistic) -> None:
         """Add a required statistic, unless its numbers are there."""

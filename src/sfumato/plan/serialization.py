@@ -20,7 +20,7 @@ import pyarrow as pa
 from sfumato.budget import Loss
 from sfumato.dataclass import dataclass
 from sfumato.errors import RefusalError
-from sfumato.plan.noisy_statistics import Cumulated, NoisyTree
+from sfumato.plan.noisy_statistics import Cumulated, NoisyCdf, NoisyTree
 from sfumato.plan.quantile_candidates import Places
 from sfumato.query.schema import Step
 
@@ -142,7 +142,9 @@ def restored_release(kind: type[Any], state: Mapping[str, Any]) -> Any:
     return made
 
 
-_KINDS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (Cumulated, NoisyTree, Places)}
+_KINDS: Mapping[str, Callable[..., Any]] = {
+    one.__name__: one for one in (Cumulated, NoisyCdf, NoisyTree, Places)
+}
 
 
 def packed(value: Any) -> bytes:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sfumato.transformations.statistics.cross_moments import Axis, CrossMoments
     from sfumato.transformations.statistics.distinct_values import DistinctMatched, DistinctShared
     from sfumato.transformations.statistics.moments import Moments
-    from sfumato.transformations.statistics.quantile_counts import Leaves, Margin, QuantileTree
+    from sfumato.transformations.statistics.quantile_counts import Leaves, Margin, QuantileTree, ValueTree
     from sfumato.transformations.statistics.rows_in_bins import (
         Edges,
         Listed,
@@ -87,6 +87,7 @@ __all__ = [
     "UnitSum",
     "UnitsInBins",
     "ValueGrid",
+    "ValueTree",
     "VectorCount",
     "VectorSum",
     "WeightGrid",
@@ -128,7 +129,7 @@ _HOMES = {
     "transformations.statistics.cross_moments": "Axis CrossMoments",
     "transformations.statistics.distinct_values": "DistinctMatched DistinctShared",
     "transformations.statistics.moments": "Moments",
-    "transformations.statistics.quantile_counts": "Leaves Margin QuantileTree",
+    "transformations.statistics.quantile_counts": "Leaves Margin QuantileTree ValueTree",
     "transformations.statistics.rows_in_bins": (
         "Edges Listed RowsInBins UnitsInBins WeightsInBins YesInStrata"
     ),

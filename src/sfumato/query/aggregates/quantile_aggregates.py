@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
 from sfumato.exact import Number, as_fractions, round_down, round_up, truth_value
+from sfumato.exact.time_trees import Tree
+from sfumato.framework import Norm
 from sfumato.noise.law_tails import Floats
 from sfumato.noise.laws import Laplace
 from sfumato.noise.noise_sums import Interval, NoiseSum
@@ -28,7 +30,7 @@ from sfumato.query.aggregates.aggregate import (
 )
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Kind
-from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree
+from sfumato.transformations import Lattice, Leaves, Margin, QuantileTree, ValueTree
 from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT
 
 if TYPE_CHECKING:
@@ -75,11 +77,36 @@ class Quantiles(BoundedAggregate):
             f"of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
         )
 
+    def _places(self, design: Design) -> tuple[float, float, bool]:
+        """Return the bounds in which quantiles are looked for, and whether all values are whole numbers."""
+        low, high = math.ceil(self.lower), math.floor(self.upper)
+        if design.schema[self.column].kind is Kind.INTEGER and low < high:
+            return float(low), float(high), True
+        return round_down(self.lower), round_up(self.upper), False
+
+    def _of_values(self, design: Design, name: str, lattice: Lattice, exponent: int) -> tuple[Estimate, ...]:
+        """Return the estimates of quantiles from noisy counts of all values."""
+        power = 1.0 if design.norm is Norm.L1 else 0.5
+        tree = Tree.best_for_ranks(lattice.count, power)
+        label = design.label(self.block)
+        counted = ValueTree(label, self.column, design.rows, lattice, exponent, tree.sizes)
+        design.add(counted)
+        return tuple(
+            CdfQuantile(
+                output,
+                total=counted.names[0],
+                lower=lattice.lower,
+                upper=lattice.upper,
+                rank=rank,
+                whole=True,
+                tree=tree,
+            )
+            for output, rank in zip(self.outputs(name), self.ranks, strict=True)
+        )
+
     def _chosen(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimates of quantiles by choice, one for all ranks of a column and its bounds."""
-        low, high = math.ceil(self.lower), math.floor(self.upper)
-        whole = design.schema[self.column].kind is Kind.INTEGER and low < high
-        lower, upper = (float(low), float(high)) if whole else (round_down(self.lower), round_up(self.upper))
+        lower, upper, whole = self._places(design)
         label, exponent = design.label(self.block), builtins.max(design.weight_exponent(), EXPONENT)
         leaves = Leaves(label, self.column, design.rows, Lattice(lower, upper, whole), exponent)
         ranks = design.chosen.setdefault(leaves, [])
@@ -119,9 +146,11 @@ class Quantiles(BoundedAggregate):
         """Return the estimates of quantiles: from a tree, or by choice if noise is joint."""
         if design.joint:
             return self._chosen(design, name)
+        exponent = builtins.max(design.weight_exponent(), EXPONENT)
+        label, (lower, upper, whole) = design.label(self.block), self._places(design)
+        if whole and design.fits(int(upper - lower) + 1):
+            return self._of_values(design, name, Lattice(lower, upper, whole), exponent)
         lower, upper = round_down(self.lower), round_up(self.upper)
-        exponent = builtins.max(design.weight_exponent(), TREE_EXPONENT)
-        label = design.label(self.block)
         tree = QuantileTree(label, self.column, design.rows, lower, upper, exponent)
         design.add(tree)
         return tuple(
@@ -156,8 +185,8 @@ def quantiles(
         QueryError: the column is no name, or one of the bounds is missing.
         ParameterError: ranks, bounds or `error_bars` are not such; a rank stands twice.
     Source:
-        Proofs: of the tree docs/proofs/quantile_tree.md; of chosen places docs/proofs/joint_quantiles.md and
-        docs/proofs/leaves.md.
+        Proofs: of the trees docs/proofs/quantile_tree.md and docs/proofs/value_tree.md; of chosen places
+        docs/proofs/joint_quantiles.md and docs/proofs/leaves.md.
 
     >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=60).ranks
     (0.25, 0.75)
@@ -298,8 +327,8 @@ def _of_ranks(
     return Quantiles(name, low, high, ranks, scalar, bars, function if function in EXTREMES else "")
 
 
-# Leaves are counted in steps of 2^-14 rows, so that 64 bits hold a tree of 2^49 rows.
-TREE_EXPONENT = -14
+# Rows are counted in steps of 2^-14, so that 64 bits hold counts of 2^49 rows.
+EXPONENT = -14
 # So many noisy counts at most, each with a weight from -1 to 1, are the rows left of the end of a leaf
 # less a share of all rows.
 _TREE_TERMS = HEIGHT * (BRANCHING - 1) + 2
@@ -327,7 +356,8 @@ class QuantileEstimate(Estimate):
     def _share(self, numbers: NoisyNumbers) -> Floats:
         """Return the quantile as a share of the range."""
         tree = numbers.trees[self.total]
-        return tree.values[:, tree.ranks.index(self.rank)]
+        found: Floats = tree.values[:, tree.ranks.index(self.rank)]
+        return found
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of a quantile: quantiles at the ranks from which noise may have moved it.
@@ -378,8 +408,72 @@ def _at_rank(ends: Floats, ranks: Floats) -> Floats:
     return np.where(even, here + (place - at) * (after - here), 0.0)
 
 
-# As for trees: 64 bits hold the counts of 2^49 rows.
-EXPONENT = -14
+# The deviation of what rounding takes off a count, in steps; and a bound of what floats lose of any.
+_ROUNDED, _LOST = 0.29, 2.0**-40
+
+
+@dataclass(frozen=True)
+class CdfQuantile(Estimate):
+    """The estimate of a quantile from noisy cumulative counts of all values.
+
+    Args:
+        tree: of the blocks of values that have noise.
+    """
+
+    kind = "quantile"
+
+    tree: Tree = Tree(1, (1,))
+
+    @property
+    def has_standard_error(self) -> bool:
+        """Whether a quantile of noisy counts has a standard error: it has none, as it is a value."""
+        return False
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """By how many rows a quantile is off, in deviations of the noise of a count."""
+        return {self.total: self.tree.rank_error}
+
+    def _beyond(self, numbers: NoisyNumbers) -> Floats:
+        """Return the noisy rows up to each value, less the quantile's share of all rows."""
+        upto = numbers.trees[self.total].upto
+        found: Floats = upto - self.rank * np.maximum(upto[:, -1:], 0.0)
+        return found
+
+    def value(self, numbers: NoisyNumbers) -> Floats:
+        """Return the quantile: where the nearest rising cumulative counts reach the rank.
+
+        Source:
+            Barlow, Bartholomew, Bremner and Brunk 1972, "Statistical inference under order restrictions":
+            the isotonic fit reaches 0 where sums up to there are least.
+        """
+        sums = np.cumsum(self._beyond(numbers)[:, :-1], axis=1)
+        places = np.argmin(np.pad(sums, ((0, 0), (1, 0))), axis=1)
+        return np.asarray(places + self.lower, np.float64)
+
+    def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
+        """Return the interval of a quantile: all values at which noise may have moved counts to the rank.
+
+        Source:
+            Woodruff 1952 and Cornish and Fisher 1938, as for `QuantileEstimate`.
+        """
+        beyond, law, squares = (
+            self._beyond(numbers),
+            numbers.laws[self.total],
+            self.tree.rank_variances(self.rank),
+        )
+        z = -NormalDist().inv_cdf(failure / 2)
+        heavy = builtins.max(z**3 - 3 * z, 0.0) / 8 if isinstance(law, Laplace) else 0.0
+        # Counts are rounded, and floats lose a little.
+        deviation = math.hypot(law.standard_deviation, _ROUNDED)
+        reach = deviation * (z * np.sqrt(squares) + heavy / np.sqrt(squares + _ROUNDED))
+        reach = reach + _LOST * np.abs(beyond).max(axis=1, keepdims=True)
+        value, places = self.value(numbers) - self.lower, np.arange(beyond.shape[1])
+        low = np.where(beyond >= -reach, places, value[:, None]).min(axis=1)
+        high = np.where((beyond <= reach)[:, :-1], places[1:], value[:, None]).max(axis=1)
+        return Interval(self.lower + low, self.lower + high)
+
+
 MAX_RANKS = 21
 # Three places around a rank are off by amounts that have nothing to do with each other, their weighted mean
 # by less than the middle one. It is taken where values between them are about evenly spread: at least so

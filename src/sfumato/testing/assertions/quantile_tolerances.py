@@ -15,13 +15,21 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact.root_finding import first_whole
-from sfumato.noise import Words
-from sfumato.noise.noise_sums import log10_outside, rounded_tolerance
+from sfumato.exact.time_trees import Tree
+from sfumato.noise import Laplace, Words
+from sfumato.noise.noise_sums import laplaces_tolerance, log10_outside, rounded_tolerance
 from sfumato.plan.noisy_trees import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.compared_values import is_number, is_whole
 from sfumato.testing.assertions.output_tolerances import OutputTolerance
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k
-from sfumato.transformations.statistics.quantile_counts import BRANCHING, HEIGHT, LEAVES, QuantileTree
+from sfumato.transformations.statistics.quantile_counts import (
+    BRANCHING,
+    HEIGHT,
+    LEAVES,
+    Leaves,
+    QuantileTree,
+    ValueTree,
+)
 
 if TYPE_CHECKING:
     from sfumato.measurements.independent_noise import Law
@@ -244,6 +252,108 @@ class _Noiseless:
         return np.zeros(count, np.int64)
 
 
+# A probability of 10^-MAX_K or less is none.
+MAX_K = 300.0
+_FLOATS = 2.0**-40  # of the rows of a group: what sums of floats lose at most
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A quantile of a group from noisy counts of all values, and the values that a correct release may show.
+
+    Args:
+        upto: exact rows up to each value, in steps.
+        tree: the blocks of values that have noise.
+        law: the noise of a count, in steps.
+        rank: from 0 to 1.
+        lower: the smallest value.
+    """
+
+    upto: NDArray[np.int64]
+    tree: Tree
+    law: Law
+    rank: float
+    lower: float
+
+    @classmethod
+    def from_values(cls, tree: ValueTree, law: Law, rank: float, given: Any, name: str) -> Ranked:
+        """Return the tolerance of a quantile of noisy counts, from a group's values.
+
+        Args:
+            tree, law, rank: the statistic, the noise of its counts, and the rank.
+            given: the group's values, or exact counts of them, as for `leaf_counts`.
+            name: of the argument, for messages.
+        Raises:
+            ParameterError, AssertionError: as of `leaf_counts`.
+        """
+        counts = np.zeros(tree.tree.steps, np.int64)
+        for place, weight in _counts(tree, given, name).items():
+            counts[place - tree.lattice.first] = weight
+        return cls(np.cumsum(counts), tree.tree, law, rank, tree.lattice.lower)
+
+    @cached_property
+    def without_noise(self) -> float:
+        """The quantile that the noisy counts give without noise."""
+        return self._reached(np.zeros(len(self.upto)))[0]
+
+    def ends(self, k: float) -> tuple[float, float]:
+        """Return the lowest and highest quantile of noisy counts, but with probability 10^-k.
+
+        Args:
+            k: greater than 0.
+        """
+        tree, nodes = self.tree, sum(map(self.tree.nodes, range(self.tree.levels)))
+        each = k + math.log10(tree.steps + 1)
+        variances = np.append(tree.rank_variances(self.rank), tree.totals[0][-1])
+        deviations = np.sqrt(variances)
+        if isinstance(self.law, Laplace):
+            scale = float(self.law.scale)
+            # The largest weight of a noise in a cumulative count, and in the share of all.
+            largest = np.append(tree.totals[1] + self.rank * tree.totals[1][-1], tree.totals[1][-1])
+            reach = laplaces_tolerance(each, math.sqrt(2) * scale * deviations, scale * largest)
+        else:
+            reach = self.law.tolerance(each) * deviations
+        reach = reach + deviations * math.sqrt(nodes) / 2  # rounding, by Cauchy and Schwarz
+        total = float(self.upto[-1])
+        # A noisy total below 0 is taken as 0.
+        below = self.rank * max(float(reach[-1]) - total, 0.0)
+        return self._reached(reach[:-1] + below + _FLOATS * (total + reach.max()))
+
+    def _reached(self, reach: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the first and last place where sums may be least, with counts off by `reach` at most."""
+        beyond = self.upto - self.rank * float(self.upto[-1])
+        up, down = (np.append(0.0, np.cumsum((beyond + way * reach)[:-1])) for way in (1, -1))
+        first = np.argmax(up <= np.minimum.accumulate(up[::-1])[::-1])
+        last = len(down) - 1 - np.argmax((down <= np.minimum.accumulate(down))[::-1])
+        return self.lower + float(first), self.lower + float(last)
+
+    def tolerance_for(self, actual: float, k: float) -> OutputTolerance:
+        """Return the tolerance of a quantile of noisy counts, on the side of the released value.
+
+        Args:
+            actual: what the release shows.
+            k: greater than 0.
+        """
+
+        def explains(k: float) -> bool:
+            low, high = self.ends(k)
+            return low <= actual <= high
+
+        low, high = self.ends(k)
+        truth = self.without_noise
+        tolerance = high - truth if actual >= truth else truth - low
+        if low <= actual <= high:
+            return OutputTolerance(tolerance, 0.0)
+        least, most = k, MAX_K
+        if not explains(most):
+            return OutputTolerance(tolerance, -math.inf)
+        while most - least > _CLOSE_K:
+            middle = (least + most) / 2
+            least, most = (least, middle) if explains(middle) else (middle, most)
+        return OutputTolerance(tolerance, -least)
+
+
+_CLOSE_K = 1 / 64
 _LN10 = math.log(10)
 # What floats may lose of the logarithm of a probability, of up to 64 counts of places, on the safe side.
 _SLACK = 1e-6
@@ -278,7 +388,7 @@ class Chosen:
             ParameterError: `given` is neither.
             AssertionError: a value is outside the bounds, which are thus not those that the test means.
         """
-        counts = _counts(choice, given, name)
+        counts = _counts(choice.leaves, given, name)
         return cls(choice, e.at, choice.levels(counts), choice.nearest(e.at, counts))
 
     @cached_property
@@ -323,8 +433,8 @@ class Chosen:
         return low <= actual <= high
 
 
-def _counts(choice: Choice, given: Any, name: str) -> Counter[int]:
-    lattice, exponent = choice.leaves.lattice, choice.leaves.exponent
+def _counts(leaves: Leaves, given: Any, name: str) -> Counter[int]:
+    lattice, exponent = leaves.lattice, leaves.exponent
     counts: Counter[int] = Counter()
     for entry in _entries(given, name):
         value, weight = entry, 1 << -exponent

@@ -152,8 +152,8 @@ class ReleasedCells:
         if is_number(given):
             return given
         # Loaded here, as they need what a release has loaded already.
-        from sfumato.query.aggregates.quantile_aggregates import ChosenQuantile
-        from sfumato.testing.assertions.quantile_tolerances import Chosen, Walk, leaf_counts
+        from sfumato.query.aggregates.quantile_aggregates import CdfQuantile, ChosenQuantile
+        from sfumato.testing.assertions.quantile_tolerances import Chosen, Ranked, Walk, leaf_counts
 
         e = self.estimates[output]
         name = f"{name} of {label(group)} {output}"
@@ -161,8 +161,11 @@ class ReleasedCells:
             choice = next(c for c in self.plan.measurement.choices if c.leaves.names[0] == e.total)
             return Chosen.from_choice(choice, e, given, name)
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
+        law = self.plan.laws[tree.names[0]]
+        if isinstance(e, CdfQuantile):
+            return Ranked.from_values(tree, law, e.rank, given, name)
         counts = leaf_counts(tree, given, name)
-        return Walk(counts, self.plan.laws[tree.names[0]], e.rank, e.lower, e.upper)
+        return Walk(counts, law, e.rank, e.lower, e.upper)
 
     @property
     def described(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
+from sfumato.exact.time_trees import Tree
 from sfumato.framework import WHOLE, Body, GroupedIntegers, L1Distance, Linear, Segment, Transformation
 from sfumato.framework.contribution_bodies import SimplexBody
 from sfumato.sql_text import double
@@ -45,7 +48,7 @@ class QuantileTree(Statistic):
     >>> import numpy as np
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
     >>> tree.contribution([{"x": 2.5}, {"x": 1e9}])
-    Counter({('x.tree', 1, 0): 1, ('x.tree', 1, 15): 1, ('x.tree', 2, 0): 1, ('x.tree', 2, 255): 1, ...})
+    Counter({('x.tree', 1, 0): 1, ('x.tree', 2, 0): 1, ('x.tree', 3, 0): 1, ('x.tree', 4, 2): 1, ...})
     >>> tree.leaf(2.5), tree.leaf(None), tree.all_leaves(np.array([2.5, 1e9])).tolist()
     (2, None, [2, 65535])
     >>> tree.leaves([{"x": 2.5}, {"x": 1e9}])
@@ -129,11 +132,15 @@ class QuantileTree(Statistic):
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
         """Return what a unit adds to a quantile tree's nodes, as (coordinate, level, place)."""
-        name, nodes, leaves = self.names[0], Counter[Hashable](), self.leaves(rows, weight)
-        for level in range(1, HEIGHT + 1):
-            for leaf, counted in leaves.items():
-                nodes[name, level, leaf // (LEAVES // BRANCHING**level)] += counted
+        nodes = Counter[Hashable]()
+        for leaf, counted in self.leaves(rows, weight).items():
+            nodes.update(dict.fromkeys(self.nodes(leaf), counted))
         return nodes
+
+    def nodes(self, leaf: int) -> Iterator[Hashable]:
+        """Return the nodes of a quantile tree in which a leaf is, one on each level."""
+        for level in range(1, HEIGHT + 1):
+            yield self.names[0], level, leaf // (LEAVES // BRANCHING**level)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -207,6 +214,62 @@ class Leaves(Statistic):
     def _place_sql(self, sql: RowSql) -> str:
         """Return the SQL of a value's place in quantile counts; NULL where it has none."""
         return f"CASE WHEN {sql.valued(self.column)} THEN {self.lattice._sql(sql.number(self.column))} END"
+
+
+@dataclass(frozen=True)
+class ValueTree(Leaves):
+    """A value tree: counts of whole numbers, and of blocks of consecutive ones, from which ranks are read.
+
+    A row adds one to its value and to one block on each further level, all of which carry noise.
+
+    Args:
+        label, column, rows, exponent: as of `Leaves`.
+        lattice: the values, all whole numbers within the bounds.
+        sizes: how many values are in a block, by level: 1, and then multiples of the one before.
+
+    >>> tree = ValueTree("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True), exponent=-1, sizes=(1, 6))
+    >>> tree.contribution([{"x": 2}, {"x": 1e9}])
+    Counter({('x.values', 0, 2): 1, ('x.values', 1, 0): 1, ('x.values', 0, 30): 1, ('x.values', 1, 5): 1})
+
+    Proof: docs/proofs/value_tree.md.
+    """
+
+    sizes: tuple[int, ...] = (1,)
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The blocks of the value tree."""
+        return Tree(self.lattice.count, self.sizes)
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The coordinate of a value tree: one for all values and blocks, which share a noise scale."""
+        (leaves,) = super().coordinates
+        what = f"{leaves.what}, one by one and in blocks" if self.sizes[1:] else leaves.what
+        return (replace(leaves, name=f"{self.label}.values", what=what),)
+
+    def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
+        """Return what the unit adds to the value tree, as (coordinate, level, block)."""
+        nodes, leaves = Counter[Hashable](), [self.lattice.place(r[self.column]) for r in rows]
+        for leaf, counted in scaled_counts(leaves, self.rows, self.exponent, weight).items():
+            nodes.update(dict.fromkeys(self.nodes(leaf), counted))
+        return nodes
+
+    def nodes(self, leaf: float) -> Iterator[Hashable]:
+        """Return the nodes of a value tree in which a value is, one on each level."""
+        for level, size in enumerate(self.sizes):
+            yield self.names[0], level, int(leaf - self.lattice.lower) // size
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The description of the value tree for the certificate."""
+        counted = {"name": self.names[0], "one": str(1 << -self.exponent), "rows": self.rows}
+        return {"kind": "nodes", **counted, "levels": len(self.sizes)}
+
+    @property
+    def body(self) -> Body:
+        """The body of a value tree: all rows in one block of each level, or in several."""
+        return SimplexBody(self.names, Fraction(self.rows << -self.exponent), len(self.sizes))
 
 
 @dataclass(frozen=True, repr=False)
