@@ -70,7 +70,7 @@ FAULTS = [
     _body("a tree has one level", "quantile_counts",
           "levels=HEIGHT)", "levels=1)"),
     _body("a tree forgets the limit of rows", "quantile_counts",
-          "SimplexBody(self.names, Fraction(self.rows << -self.exponent), ", "SimplexBody(self.names, Fraction(1 << -self.exponent), "),
+          "Fraction(self.rows << -self.exponent), levels=HEIGHT)", "Fraction(1 << -self.exponent), levels=HEIGHT)"),
     _body("a value tree has one level", "quantile_counts",
           "SimplexBody(self.names, Fraction(self.rows << -self.exponent), len(self.sizes))", "SimplexBody(self.names, Fraction(self.rows << -self.exponent))"),
     _body("vectors of rows forget the limit of rows", "vector_sum",
