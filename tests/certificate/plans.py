@@ -97,6 +97,17 @@ PLANS = {
     "gaussian threshold": release(
         part([UNITS], independent("gaussian", units=6), keys="private", selection=threshold(31), **SMALL)
     ),
+    "shared threshold": release(
+        part(
+            [UNITS | {"one": str(1 << 20)}],
+            independent("gaussian", units=round(4.37 * 2**20)),
+            keys="private",
+            beyond="share",
+            per_unit=1000,
+            selection=threshold(round(26.74 * 2**20)),
+            delta="989700956/1000000000000000",
+        )
+    ),
     "k-norm threshold": release(
         part(
             [UNITS, SUMS],

@@ -66,6 +66,25 @@ def test_units_are_scaled_among_groups_that_all_are_shown():
         certify(release(private))
 
 
+def test_a_unit_shares_a_weight_with_gaussian_noise_and_a_threshold_alone():
+    units, limits = UNITS | {"one": str(1 << 20)}, {"keys": "private", "beyond": "share", "per_unit": 1000}
+    gaussian, rule = independent("gaussian", units=5 << 20), threshold(31 << 20)
+    made = part([units], gaussian, delta="1/1000000", selection=rule, **limits)
+    assert certify(release(made)).mu_squared == Fraction(1, 25)
+    geometric = {"kind": "truncated_geometric", "epsilon": "1/9", "delta": "1/10000000", "pre_threshold": 1}
+    for change in (
+        {"noise": independent("laplace", units=500 << 20)},
+        {"selection": geometric},
+        {"selection": threshold(31)},
+        {"statistics": [UNITS], "noise": independent("gaussian", units=5), "selection": threshold(31)},
+        {"groups": made["groups"] | {"keys": "public", "shown": 5}, "selection": None},
+        {"groups": made["groups"] | {"per_unit": None}},
+        {"groups": made["groups"] | {"total_rows": 5}},
+    ):
+        with pytest.raises(CertificateError):
+            certify(release(made | change))
+
+
 def test_parts_add_up():
     one = part([UNITS], independent("gaussian", units=12), delta="1/1000000", per_unit=2)
     found = certify(release(one, one, epsilon="2", delta="1/500000"))

@@ -15,7 +15,7 @@ MORE = {
 LESS = {"lower", "threshold", "margin", "size", "common", "scale", "scales", "epsilon", "delta"}
 SWITCHES = {
     "keys": ["public", "private", "brought"],
-    "beyond": ["sample", "scale"],
+    "beyond": ["sample", "scale", "share"],
     "neighbours": ["one_unit", "one_answer"],
     "law": ["laplace", "gaussian"],
     "body": ["cone", "cube"],

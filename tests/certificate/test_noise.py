@@ -330,8 +330,8 @@ def test_tails_of_k_norm_noise(signed, units, at):
     names = ["units", *(["rows"] if units else []), *(f"s{i}" for i in range(signed))]
     statistics = [UNITS, *([ROWS] if units else []), *(SUMS | {"name": f"s{i}"} for i in range(signed))]
     noise = k_norm(names, joint=False, units=units) | {"scales": {n: "7/3" for n in names}}
-    described = part(statistics, noise, selection=threshold(at), keys="private")
-    found = lone_chance(read(described, "part"))
+    described = part(statistics, noise, selection=threshold(at), keys="private", per_unit=1)
+    found = lone_of(read(described, "part"))
     true = tail((mp.mpf(at) - 1.5) * 3 / 7, signed, units)
     assert true * (1 - mp.mpf(10) ** -7) <= float(found) <= true * (1 + mp.mpf(10) ** -6)
 
@@ -342,11 +342,15 @@ def test_far_tails_of_much_k_norm_noise(units):
     names = ["units", *(["rows"] if units else []), *(f"s{i}" for i in range(400))]
     statistics = [UNITS, *([ROWS] if units else []), *(SUMS | {"name": f"s{i}"} for i in range(400))]
     noise = k_norm(names, joint=False, units=units) | {"scales": dict.fromkeys(names, "1")}
-    described = part(statistics, noise, selection=threshold(1500), keys="private")
-    found = lone_chance(read(described, "part"))
+    described = part(statistics, noise, selection=threshold(1500), keys="private", per_unit=1)
+    found = lone_of(read(described, "part"))
     with mp.workdps(40):
         true = far_tail(mp.mpf(1500) - mp.mpf(3) / 2, 401, units)
         assert true <= exact(found) <= true * (1 + mp.mpf(10) ** -30) and true < 1e-100
+
+
+def lone_of(one):
+    return lone_chance(one, bounding(one))
 
 
 def exact(x):
@@ -367,7 +371,7 @@ def far_tail(reach, count, units):
 @pytest.mark.parametrize("law", ["laplace", "discrete_laplace", "gaussian"])
 def test_tails_of_independent_noise(law, scale):
     noise = {"shape": "independent", "law": law, "scales": {"units": scale}}
-    found = lone_chance(read(part([UNITS], noise, selection=threshold(11), keys="private"), "part"))
+    found = lone_of(read(part([UNITS], noise, selection=threshold(11), keys="private", per_unit=1), "part"))
     with mp.workdps(60):
         b = mp.mpf(Fraction(scale).numerator) / Fraction(scale).denominator
         r = mp.exp(-1 / b)  # the sum of r^n from 10 on, over that of all r^|n|
@@ -377,6 +381,25 @@ def test_tails_of_independent_noise(law, scale):
             "gaussian": mp.ncdf(-9.5 / b),
         }[law]
         assert true <= mp.mpf(found.numerator) / found.denominator <= true * (1 + mp.mpf(10) ** -40)
+
+
+@pytest.mark.parametrize("sigma", ["1/3", "4", "100"])
+def test_a_unit_that_shares_may_be_in_any_number_of_groups(sigma):
+    """The chance of each number of groups is within the bound, and of 1 or of 1,000 groups nearly the bound."""
+    scale, most = Fraction(sigma), 1000
+    noise = independent("gaussian", units=scale * 2**20)
+    units, rule = UNITS | {"one": str(2**20)}, threshold(int((1 + 5 * scale) * 2**20))
+    limits = {"keys": "private", "beyond": "share", "per_unit": most}
+    found = lone_of(read(part([units], noise, selection=rule, **limits), "part"))
+    with mp.workdps(60):
+
+        def chance(t):
+            reach = (rule["threshold"] - mp.mpf(1) / 2) / 2**20 - mp.floor(2**20 / mp.sqrt(t)) / 2**20
+            return 1 - (1 - mp.ncdf(-reach / exact(scale))) ** t
+
+        chances = [chance(t) for t in range(1, most + 1)]
+        assert max(chances) <= exact(found) <= max(chances) * 1.03
+        assert max(chances) == (chances[0] if sigma == "1/3" else chances[-1])
 
 
 def test_hidden_groups_by_enumeration(monkeypatch):
@@ -410,7 +433,7 @@ def test_hidden_groups_by_enumeration(monkeypatch):
         def delta(self, epsilon, enough):
             return noise[int(self.mu_squared)]
 
-    monkeypatch.setattr(certificate, "lone_chance", lambda part: chance)
+    monkeypatch.setattr(certificate, "lone_chance", lambda part, limits: 1 - (1 - chance) ** limits.groups)
     monkeypatch.setattr(
         certificate, "noise_loss", lambda part, limits: Toy(mu_squared=Fraction(limits.groups))
     )

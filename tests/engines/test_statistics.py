@@ -1,8 +1,10 @@
 """Every engine computes the framework's definition, exactly, on generated tables."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
+from math import isqrt
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 import sfumato.transformations as tf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.question_check import PhysicalOrder, rearranged
+from sfumato.framework import Norm
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.tables.table_part import Part
 from tests.support.cases import KEY_TYPES, Case, Result, as_key, cases, definition, evaluated, generated, same
@@ -127,6 +130,25 @@ def test_units_in_more_public_groups_than_the_limit_count_in_part_as_defined(eng
     chain = tf.scale_groups(case.groups, chosen) >> tf.per_group(statistics, groups=case.groups, scaled=True)
     totals = {key: {name: n for name, n in total.items() if n} for key, total in chain(case.rows).items()}
     assert same(evaluated(opened, query), {key: {} for key in chosen} | totals)
+
+
+@generated(20, local=True, case=lambda engine: cases(engine, binding=False))
+def test_units_share_a_weight_among_their_groups_as_defined(engine, case):
+    if not case.keys:
+        return
+    query = replace(case.query(), statistics=(tf.CountUnits(-20),), scaled=False, shared=True)
+    scales = {"scales": [1], "norm": Norm.L2, "shared": True}
+    chain = tf.share_groups(case.groups) >> tf.per_group(query.statistics, groups=case.groups, **scales)
+    assert same(evaluated(engine(case.columns), query), chain(case.rows))
+
+
+def test_a_unit_in_many_groups_shares_a_weight_among_as_many_as_the_limit(local_engine):
+    """Unit t is in t groups, which nobody else is in, and the last one is in more than may count."""
+    pairs = [(t, 10_000 * t + i) for t in (*range(1, 40), 99, 150) for i in range(t)]
+    rows = local_engine(pa.table({"unit": [u for u, _ in pairs], "key 0": [key for _, key in pairs]}))
+    query = ExactQuery((), "unit", ("key 0",), None, 99, (tf.CountUnits(-20),), shared=True)
+    found = Counter((key // 10_000, numbers["units"]) for (key,), numbers in evaluated(rows, query).items())
+    assert found == {(t, isqrt((1 << 40) // min(t, 99))): min(t, 99) for t, _ in pairs}
 
 
 def in_three_groups(engine) -> Result:

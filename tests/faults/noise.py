@@ -155,7 +155,7 @@ FAULTS = [
     Fault("groups are shown more often than absence allows", "measurements/group_selection.py",
           "table.append(min(by_true, by_false, one))", "table.append(min(by_true, one))", f"{MEASURED}test_selection.py::test_all_four_inequalities_hold_exactly_for_all_n"),
     Fault("the threshold is of noise without rounding", "measurements/group_selection.py",
-          "self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1]", "self.law.tail_bounds(Fraction(tau - 1))[1]", f"{MEASURED}test_selection.py::test_tau_is_the_smallest_safe_threshold"),
+          "self.law.tail_bounds(tau - added - Fraction(1, 2))[1]", "self.law.tail_bounds(Fraction(tau - added))[1]", f"{MEASURED}test_selection.py::test_tau_is_the_smallest_safe_threshold"),
     Fault("groups below the pre-threshold are seen", "measurements/group_selection.py",
           "return np.maximum(seen - (pre_threshold - 1), 0)", "return seen", f"{MEASURED}test_selection.py::test_groups_below_the_pre_threshold_are_never_kept"),
     Fault("noisy counts wrap around", "measurements/group_selection.py",

@@ -33,7 +33,7 @@ FAULTS = [
           "if total is None or min(groups, total) == 1:", "if True:",
           "harmless: all rows then count in each of the groups, so all noise grows"),
     Fault("a unit counts once, whatever its groups", "query/query.py",
-          "return 1 if self.in_all else self.groups", "return 1"),
+          "return 1 if self.in_all or self.shared else self.groups", "return 1"),
     # Delta and its parts.
     Fault("delta is not split over groups", "budget/calibration.py",
           "if count == 1 or total == 0:", "if True:", "tests/budget/test_calibration.py::test_split_delta_is_the_largest"),
@@ -110,9 +110,9 @@ FAULTS = [
           "each, whole = by_zcdp, delta * _HALF", "each = by_zcdp"),
     # Thresholds.
     Fault("the threshold is one lower", "measurements/group_selection.py",
-          "ceil(self.law.tail_quantile(self.delta_per_group) + 1.5))", "ceil(self.law.tail_quantile(self.delta_per_group) + 1.5)) - 1"),
+          "ceil(self.law.tail_quantile(chance) + added + 0.5))", "ceil(self.law.tail_quantile(chance) + added + 0.5)) - 1"),
     Fault("the threshold judges noise that is not rounded", "measurements/group_selection.py",
-          "Fraction(2 * tau - 3, 2))[1] <=", "Fraction(tau - 1))[1] <="),
+          "tau - added - Fraction(1, 2))[1] <=", "Fraction(tau - added))[1] <="),
     Fault("the loss of geometric selection is of one group", "measurements/group_selection.py",
           'self.delta, admissible_count(groups, "groups")),))', "self.delta, 1),))"),
     # The map of the measurement, by which a budget is charged.
@@ -132,7 +132,7 @@ FAULTS = [
     Fault("scales that are drawn are those of half the multiplier", f"{PLANS}independent_plans.py",
           "return [multiplier * share for share in split(needed, noise.norm)]", "return [multiplier * share / (2 if multiplier != 1 else 1) for share in split(needed, noise.norm)]"),
     Fault("each group of a unit may be shown with all of delta", f"{PLANS}independent_plans.py",
-          "each = threshold_delta(share, groups)", "each = threshold_delta(share, 1)"),
+          "else threshold_delta(share, groups)", "else threshold_delta(share, 1)"),
     Fault("a threshold has four times its delta", f"{PLANS}independent_plans.py",
           "return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)", "return LaplaceThreshold(law, 4 * self.delta_per_group, self.pre_threshold)"),
     # Plans with K-norm noise.

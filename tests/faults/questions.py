@@ -171,6 +171,11 @@ def gaussian_threshold(sf):
     return private(sf).agg(n=sf.count(), s=sf.sum("y", **Y))
 
 
+@question(epsilon=8, delta="1e-3")
+def shared(sf):
+    return sf.scan(ROWS, privacy_unit="id").group_by("g").bound(groups="shared").agg()
+
+
 @question(group_selection="truncated_geometric", noise="laplace", epsilon=8, delta="1e-3")
 def geometric(sf):
     return private(sf).agg(n=sf.count(), s=sf.sum("y", **Y))

@@ -117,6 +117,7 @@ def cases() -> Iterator[tuple[str, Any, Transformation]]:
     yield "bound_groups", 2, t.bound_groups(3, domain=ROWS)
     yield "bound_rows", 2, t.bound_groups(3, domain=ROWS) >> t.bound_rows(2, 3)
     yield "scale_groups", 2, t.scale_groups(3, range(4), domain=ROWS)
+    yield "share_groups", 2, t.share_groups(3, domain=ROWS)
     limited = t.per_group([t.Count(5)], t.Norm.L1, [Fraction(5)], 2, rows=5)
     yield "per_group after bound_rows", 2, t.bound_groups(2, domain=ROWS) >> t.bound_rows(5, 2) >> limited
     yield "bound_total_rows", 2, t.bound_total_rows(3, domain=ROWS)

@@ -90,6 +90,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             table._beyond,
             table.total_rows,
             grouping=table._grouping,
+            shared=table._shared,
         )
 
     @property
@@ -329,6 +330,8 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         [-0.5, -0.5, 0.0, 0.0]
         """
         self._check_nothing_left("analyze")
+        if self.query.shared:
+            raise QueryError("analyze: bound(groups='shared') has no numbers to analyze; write preview")
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.guidance.analysis import analysed
 

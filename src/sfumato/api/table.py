@@ -47,6 +47,7 @@ from sfumato.query.tables.shaped_tables import Computed, Renamed, Select, Window
 from sfumato.query.tables.table_part import Part, UnitPart
 
 LARGEST_LIMIT = 10**9
+SHARED_GROUPS = 1_000  # of a unit that shares a weight among its groups; a larger number shows fewer
 # Types of which some values are no key of a group: days and times beyond the years 1 to 9999, 39 digits.
 _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
@@ -87,6 +88,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
     _grouping: GroupingSets | None = None
     # Of `groups` and `rows`, which stand in here for what a release is to find.
     _auto_limits: tuple[str, ...] = ()
+    _shared: bool = False
 
     def __post_init__(self) -> None:
         schema = self.schema
@@ -429,7 +431,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
     def bound(
         self,
         *,
-        groups: int | Literal["auto"] | None = None,
+        groups: int | Literal["auto", "shared"] | None = None,
         rows: int | Literal["auto"] | None = None,
         beyond: BeyondChoice | None = None,
         total_rows: int | None = None,
@@ -437,7 +439,8 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         """Limit what one privacy unit contributes: `groups` and `rows`, or `total_rows` by itself.
 
         Args:
-            groups: a unit counts in at most so many groups.
+            groups: a unit counts in at most so many groups. "shared" releases the keys of private groups, and
+                agg() has no aggregates: a unit in t of them, at most 1,000, adds 1/sqrt(t) to each.
             rows: a unit counts as at most so many rows in a group; one with more is scaled down. It may be
                 left out where each unit has one row by how they are made, as behind `per_unit`.
             beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
@@ -460,9 +463,14 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> [round(one.plan(epsilon=1).expected["n"], 1) for one in questions]  # errors grow with limits
         [1.4, 7.1]
         """
+        shared = isinstance(groups, str) and groups == "shared"
+        if shared:
+            groups = min(SHARED_GROUPS, self._most_limits[0])
         limits = ("groups", groups), ("rows", rows), ("total_rows", total_rows)
         given: dict[str, Any] = {n: 1 if _is_auto(n, v) else _limit(v, n) for n, v in limits if v is not None}
         kept = [n for n in self._auto_limits if n not in given]
+        if groups is not None:
+            given["_shared"] = shared
         given["_auto_limits"] = (*kept, *(n for n, v in limits if _is_auto(n, v)))
         if beyond is not None:
             given["_beyond"] = one_of(beyond, "beyond", BEYOND_CHOICES)

@@ -122,15 +122,15 @@ def _groups(part: Description) -> tuple[Loss, Fraction]:
 
     Groups that are hidden without the unit are all hidden but for the chance `events`, and their noise too.
     """
-    limits, rule, chance = bounding(part), part["selection"], Fraction(0)
+    limits, rule, events = bounding(part), part["selection"], Fraction(0)
     loss = noise_loss(part, limits)
     for choice in part["choices"]:
         loss += _choice(choice, limits)
     if rule and rule["kind"] == "threshold":
-        chance = lone_chance(part)
+        events = lone_chance(part, limits)
     elif rule:
-        chance, loss = rule["delta"], loss + pure(rule["epsilon"], limits.groups)
-    return loss, any_of_many(chance, limits.groups)
+        events, loss = any_of_many(rule["delta"], limits.groups), loss + pure(rule["epsilon"], limits.groups)
+    return loss, events
 
 
 def _choice(choice: Description, limits: Bounding) -> Loss:

@@ -18,7 +18,8 @@ GRAMMAR = """
 claim epsilon:positive delta:chance
 description.one_unit neighbours version:version unit:text @claim parts:part+
 description.one_answer neighbours version:version unit:text @claim parts:survey+
-limit keys:'public'|'private'|'brought' shown:count? per_unit:count? total_rows:count? beyond:'sample'|'scale'
+beyond beyond:'sample'|'scale'|'share'
+limit keys:'public'|'private'|'brought' shown:count? per_unit:count? @beyond total_rows:count?
 range lower:steps upper:steps
 picks rate:positive picks:count candidates:count? margin:whole?
 law law:'laplace'|'discrete_laplace'|'gaussian' scale:positive

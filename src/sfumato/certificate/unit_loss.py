@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from typing import NamedTuple
 
-from sfumato.certificate.composition import Counted, Loss, k_norm_tail, tail_above, total
+from sfumato.certificate.composition import Counted, Loss, any_of_many, k_norm_tail, tail_above, total
 from sfumato.certificate.description import Description, require, take
 
 # A name, columns of which it is the product, the largest one, how far rounding moves it, and its centre.
@@ -139,7 +139,7 @@ class Bounding(NamedTuple):
     """How the contributions of one unit are limited.
 
     Args:
-        groups: the most groups that it is in.
+        groups: the most groups that it is in; 1 where it adds as much to all as to one, in the L2 norm.
         total_rows: the most rows in all of them, or None.
         shown: the number of public groups, or None.
     """
@@ -184,8 +184,11 @@ def bounding(part: Description) -> Bounding:
     for name, given, of in (("groups.shown", shown, "public"), ("selection", part["selection"], "private")):
         require((given is not None) == (keys == of), name, f"expected for {of} keys, else null")
     require(groups["per_unit"] or most, "groups.per_unit", "nothing limits the groups of a unit")
-    scaled = groups["beyond"] == "scale"
-    require(not (scaled and (most or keys == "private")), where, "scaling needs public keys, no total_rows")
+    scaled, shared = groups["beyond"] != "sample", groups["beyond"] == "share"
+    known = not most and (keys == "private") == shared
+    require(not scaled or known, where, "scaling needs public keys, sharing private ones, no total_rows")
+    drawn = part["noise"].get("law"), (part["selection"] or {}).get("kind"), part["choices"]
+    require(not shared or drawn == ("gaussian", "threshold", []), where, "sharing needs a Gaussian threshold")
     for own in [*part["statistics"], *part["choices"]]:
         rows = own.get("rows")
         require(not most or not rows or rows >= most, "groups.total_rows", "a statistic has fewer rows")
@@ -193,7 +196,7 @@ def bounding(part: Description) -> Bounding:
         parts = own["kind"] in _CUT or not any(one % _PARTS for one in ones)
         fit = parts and own["kind"] != "weighted" and not own.get("matched")
         require(not scaled or fit, where, f"{own['kind']} is not counted in parts of 2^-20")
-    return Bounding(min(n for n in (groups["per_unit"], shown, most) if n), most, shown)
+    return Bounding(1 if shared else min(n for n in (groups["per_unit"], shown, most) if n), most, shown)
 
 
 def noise_loss(part: Description, limits: Bounding) -> Loss:
@@ -326,22 +329,31 @@ def _series(noise: Description, limits: Bounding) -> Fraction:
     return max(Fraction(limits.groups * squared(j), (i + 1) * one**2) for i, j in pairwise([*tried, most]))
 
 
-def lone_chance(part: Description) -> Fraction:
-    """Return a bound of the chance that a group is shown that one unit alone makes large enough.
+def lone_chance(part: Description, limits: Bounding) -> Fraction:
+    """Return a bound of the chance that groups are shown that one unit alone makes large enough.
+
+    A unit that shares a weight may be in any number of groups. From each power of two to the next its share
+    is at most that of the power, and its groups are at most those before the next.
 
     Args:
         part: of kind "groups", with a threshold.
+        limits: of its contributions.
     Raises:
         CertificateError: the number is none of units, counted one by one, or has noise of another law.
     """
-    rule, noise = part["selection"], part["noise"]
-    units = [s for s in part["statistics"] if s["kind"] == "units" and s["name"] == rule["name"]]
-    require(units and units[0]["one"] == 1, "selection.name", "expected units, in steps of one")
-    require(rule["threshold"] > 1, "selection.threshold", "a group of one unit is shown as often as not")
-    # 1 + round(Z) reaches a whole threshold where Z reaches it less 3/2.
-    reach = Fraction(2 * rule["threshold"] - 3, 2) / noise["scales"][rule["name"]]
+    rule, noise, name = part["selection"], part["noise"], part["selection"]["name"]
+    one, many = 1, [limits.groups]
+    if part["groups"]["beyond"] == "share":
+        one, most = _PARTS, part["groups"]["per_unit"]
+        many = [min((2 << i) - 1, most) for i in range(most.bit_length())]
+    known = {"kind": "units", "name": name, "one": one} in part["statistics"]
+    require(known, "selection.name", f"expected units, in steps of 1/{one}")
+    require(rule["threshold"] > one, "selection.threshold", "a group of one unit is shown as often as not")
+    # A share and rounded noise reach a whole threshold where noise reaches a half less than the rest of it.
+    scale, top = noise["scales"][name], rule["threshold"] - Fraction(1, 2)
+    reaches = [(top - math.isqrt(one**2 >> i)) / scale for i in range(len(many))]
     if noise["shape"] == "independent":
-        return tail_above(noise["law"], reach, noise["scales"][rule["name"]])
-    own = noise["shape"] == "k_norm" and not noise["joint"] and noise["order"][0] == rule["name"]
+        return max(map(any_of_many, (tail_above(noise["law"], reach, scale) for reach in reaches), many))
+    own = noise["shape"] == "k_norm" and not noise["joint"] and noise["order"][0] == name
     require(own, "selection.name", "the tail of this noise is unknown")
-    return k_norm_tail(reach, len(noise["order"]) - noise["units"], noise["units"])
+    return any_of_many(k_norm_tail(reaches[0], len(noise["order"]) - noise["units"], noise["units"]), many[0])

@@ -198,15 +198,16 @@ class _Binder(StatementChecker):
         if self.largest is not None:
             self.largest.check_names(keys)
             aggregates = dict(self.largest.by())
-        elif not aggregates:
-            raise self._refuse(
-                statement.items[0].place,
-                "the query computes nothing about the groups. Add an aggregate such as COUNT(*)",
-            )
         self._check_names(keys, named)
         domains = self.groups.domains(keys)
         sets = self.groups.sets(keys)
         private = domains is None and self.public is None
+        shared = not aggregates and bool(keys) and private and options.groups is options.total_rows is None
+        if not aggregates and self.largest is None and not shared:
+            raise self._refuse(
+                statement.items[0].place,
+                "the query computes nothing about the groups. Add an aggregate such as COUNT(*)",
+            )
         self._check_steps(private, sets is not None)
         if sets is not None and private:
             raise self._refuse(
@@ -224,8 +225,11 @@ class _Binder(StatementChecker):
                 "group_selection_strategy = PUBLIC_GROUPS and join a public table: "
                 f"{form(list(keys))}",
             )
-        groups = rows = largest = None
-        if self.largest is None:
+        groups: int | Literal["auto", "shared"] | None = None
+        rows = largest = None
+        if shared and self.largest is None:
+            groups = "shared"
+        elif self.largest is None:
             groups = self._groups_limit(bool(keys))
             rows = self._rows_limit(aggregates.values())
         else:

@@ -40,7 +40,8 @@ class SqlQuery(Settings):
         derived: (name, expression) of columns to be computed, each from source columns alone.
         keys: the names of the group keys, in the order of the SELECT list.
         aggregates: (output name, aggregate), in the order of the SELECT list.
-        groups, rows: limits of contribution; None where nothing depends on them, "auto" to infer them.
+        groups, rows: limits of contribution; None where nothing depends on them, "auto" to infer them, and
+            "shared" where keys alone are asked.
         notes: sentences about defaults that were taken.
         weights: the weight of each output, by name.
         domains: the values of each key, where a catalog declares them; None for private groups.
@@ -58,7 +59,7 @@ class SqlQuery(Settings):
     derived: tuple[tuple[str, str], ...] = ()
     keys: tuple[str, ...] = ()
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
-    groups: int | Literal["auto"] | None = None
+    groups: int | Literal["auto", "shared"] | None = None
     rows: int | Literal["auto"] | None = None
     notes: tuple[str, ...] = ()
     weights: tuple[tuple[str, Fraction], ...] = ()

@@ -362,6 +362,7 @@ class ContributionDomain(Domain):
         scaled: units are in any number of groups, with a `Part` in each, and all parts of one come to at most
             `groups` whole ones.
         total: a unit has at most so many rows in all groups together, or None for any number.
+        shared: units have a `Part` in each of their groups, whose squares come to at most that of one whole.
 
     >>> ContributionDomain(groups=1).contains({"Ulm": [[Row("ann", "Ulm", {})]]})
     True
@@ -371,6 +372,7 @@ class ContributionDomain(Domain):
     rows: int | None = None
     scaled: bool = False
     total: int | None = None
+    shared: bool = False
 
     def contains(self, value: Any) -> bool:
         """Whether a value is in the domain: groups with lists of units' rows, or of their parts."""
@@ -379,7 +381,7 @@ class ContributionDomain(Domain):
         )
 
     def _holds(self, unit: Any) -> bool:
-        if isinstance(unit, Part) is not self.scaled:
+        if isinstance(unit, Part) is not (self.scaled or self.shared):
             return False
         rows = unit.rows if isinstance(unit, Part) else unit
         known = not isinstance(unit, Part) or 0 <= unit.weight <= WHOLE

@@ -386,6 +386,7 @@ class PrivacyUnitDistance(Metric):
         rows: the most rows of a unit in a group, or None for any number.
         scaled: whether units are in any number of groups, with parts that come to `groups` whole ones.
         total: the most rows of a unit in all groups together, or None for any number.
+        shared: whether units come in parts whose squares come to that of one whole.
 
     >>> from sfumato.transformations import Row
     >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
@@ -399,12 +400,13 @@ class PrivacyUnitDistance(Metric):
     rows: int | None = None
     scaled: bool = False
     total: int | None = None
+    shared: bool = False
 
     def admits(self, domain: Domain) -> bool:
         """Whether the metric's domain has personal rows, or contributions with the same limits."""
         if isinstance(domain, ContributionDomain):
-            limits = self.groups, self.rows, self.scaled, self.total
-            return (domain.groups, domain.rows, domain.scaled, domain.total) == limits
+            limits = self.groups, self.rows, self.scaled, self.total, self.shared
+            return (domain.groups, domain.rows, domain.scaled, domain.total, domain.shared) == limits
         return isinstance(domain, RowsDomain) and self.groups is self.rows is self.total is None
 
     def distance(self, one: Any, other: Any) -> Distance:
@@ -430,9 +432,10 @@ class PrivacyUnitDistance(Metric):
         most = parts = rows = 0
         for moved in groups:
             most = max(most, moved.total())
-            parts += sum(count * weight for (_, weight), count in moved.items())
+            parts += sum(count * weight ** (1 + self.shared) for (_, weight), count in moved.items())
             rows += sum(count * sum(dict(content).values()) for (content, _), count in moved.items())
-        fewest = max(most, -(-parts // ((self.groups or 1) * WHOLE)))
+        whole = WHOLE**2 if self.shared else (self.groups or 1) * WHOLE
+        fewest = max(most, -(-parts // whole))
         return fewest if self.total is None else max(fewest, -(-rows // self.total))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sfumato.measurements.group_selection import (
         GaussianThreshold,
         LaplaceThreshold,
+        SharedThreshold,
         TruncatedGeometric,
         select_groups,
     )
@@ -45,6 +46,7 @@ __all__ = [
     "LaplaceThreshold",
     "NoiseKind",
     "PrivacyLoss",
+    "SharedThreshold",
     "StratifiedProportion",
     "Target",
     "TruncatedGeometric",
@@ -74,7 +76,8 @@ _HOMES = {
     "budget.loss": "PrivacyLoss",
     "measurements.candidate_selection": "exponential_mechanism limited_top_k permute_and_flip top_k",
     "measurements.correlated_noise": "centred_gaussian k_norm levels_gaussian series_gaussian tree_laplace",
-    "measurements.group_selection": "GaussianThreshold LaplaceThreshold TruncatedGeometric select_groups",
+    "measurements.group_selection": "GaussianThreshold LaplaceThreshold SharedThreshold TruncatedGeometric "
+    "select_groups",
     "measurements.independent_noise": "NOISES NoiseKind gaussian laplace",
     "measurements.loss_conversion": "convert",
     "measurements.quantile_choice": "Target joint_quantiles",

@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, expm1, log, log1p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import ceil, expm1, isqrt, log, log1p
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.budget.calibration import threshold_delta
 from sfumato.budget.closed_forms import joined_delta
 from sfumato.budget.epsilon_delta import admissible_count, admissible_delta, admissible_epsilon
 from sfumato.budget.loss import Loss, PrivacyLoss
@@ -30,7 +31,7 @@ from sfumato.exact import Number, positive_int
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import exp_bounds, log2
 from sfumato.exact.root_finding import first_whole_near
-from sfumato.framework import ContributionDomain, Measurement, PrivacyUnitDistance
+from sfumato.framework import WHOLE, ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.record_keys import group_key, ordered_bytes
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
@@ -285,6 +286,7 @@ class _Threshold(GroupSelection):
 
     law: Laplace | Gaussian
     delta_per_group: Fraction
+    one: ClassVar[int] = 1  # what a unit of a single group adds to it
 
     def __post_init__(self) -> None:
         delta = admissible_delta(self.delta_per_group, "delta_per_group", zero=False)
@@ -299,10 +301,20 @@ class _Threshold(GroupSelection):
         has P(Z >= tau - 1), which is smaller: by exp(1 / (2 scale)) for Laplace noise.
         """
 
-        def enough(tau: int) -> bool:
-            return self.law.tail_bounds(Fraction(2 * tau - 3, 2))[1] <= self.delta_per_group
+        return self._least(1, self.delta_per_group)
 
-        return first_whole_near(enough, ceil(self.law.tail_quantile(self.delta_per_group) + 1.5))
+    def _least(self, added: int, chance: Fraction) -> int:
+        """Return the smallest tau that a unit reaches by itself with at most this chance.
+
+        Args:
+            added: what it adds to the group.
+            chance: in (0, 1).
+        """
+
+        def enough(tau: int) -> bool:
+            return self.law.tail_bounds(tau - added - Fraction(1, 2))[1] <= chance
+
+        return first_whole_near(enough, ceil(self.law.tail_quantile(chance) + added + 0.5))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -313,7 +325,7 @@ class _Threshold(GroupSelection):
     @property
     def expected_threshold(self) -> int:
         """The smallest number of units with an even chance, at least, to reach the threshold."""
-        return max(self.tau, 1) + self.pre_threshold - 1
+        return -(-max(self.tau, 1) // self.one) + self.pre_threshold - 1
 
     def chance(self, units: int) -> float:
         """Return about how probable it is that so many units, with noise, reach the threshold.
@@ -323,7 +335,8 @@ class _Threshold(GroupSelection):
         """
         if units < self.pre_threshold:
             return 0.0
-        beyond = self.tau + self.pre_threshold - 1 - units - 0.5  # noise from here on, and it is symmetrical
+        # Noise from here on, and it is symmetrical.
+        beyond = self.tau + self.pre_threshold - 1 - units * self.one - 0.5
         half = float(10.0 ** self._log10_outside(abs(beyond))) / 2
         return half if beyond > 0 else 1 - half
 
@@ -486,6 +499,60 @@ class GaussianThreshold(Spelled, _Threshold):
         return Loss(gaussian=groups / self.law.sigma**2)
 
 
+@dataclass(frozen=True, repr=False)
+class SharedThreshold(GaussianThreshold):
+    """Select the groups whose sum of units' shares, with Gaussian noise, reaches a threshold.
+
+    A unit in t groups adds 1/sqrt(t) to each of them, so 1 in the L2 norm to all.
+
+    Args:
+        law: Gaussian noise, its sigma in steps of 2^-20 of a unit.
+        delta_per_group: the most with which any group is shown that has one unit alone, in (0, 1).
+        pre_threshold: 1.
+        groups: the most groups of a unit that count, at least 1.
+    Raises:
+        BudgetError: delta_per_group is out of range.
+        ParameterError: law is not a Gaussian law, or groups is not a whole number of at least 1.
+    Source:
+        Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially private set union",
+        weighted Gaussian. Proof: docs/proofs/share_groups.md.
+
+    >>> from sfumato.noise import Gaussian
+    >>> rule = SharedThreshold(Gaussian(sigma=2 * 2**20), "1e-6", groups=1000)
+    >>> rule.expected_threshold, float(rule.loss(groups=1000).gaussian)
+    (13, 0.25)
+    >>> [round(rule.chance(units), 3) for units in (6, 13, 18)]  # of units that are in no other group
+    [0.001, 0.684, 0.999]
+    """
+
+    one: ClassVar[int] = WHOLE
+
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_int(self.groups, "groups")
+
+    @cached_property
+    def tau(self) -> int:
+        """The selection threshold: the smallest one that delta allows for every number of groups of a unit.
+
+        From each power of two to the next it is for the share of the power, and the number before the next.
+        """
+        found = []
+        for i in range(self.groups.bit_length()):
+            each = threshold_delta(self.delta_per_group, min((2 << i) - 1, self.groups))
+            found.append(self._least(isqrt(WHOLE**2 >> i), each))
+        return max(found)
+
+    def loss_beside_noise(self, groups: int) -> Loss:
+        """Return the loss of selecting groups of a lone unit, however many they are."""
+        return super().loss_beside_noise(1)
+
+    def _noise_loss(self, groups: int) -> Loss:
+        return Loss(gaussian=WHOLE**2 / self.law.sigma**2)
+
+
 def _admissible_pre_threshold(value: object) -> int:
     number = positive_int(value, "pre_threshold")
     if number > 2**62:
@@ -550,16 +617,17 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     """Select the groups that may be shown, by their noisy numbers of units.
 
     Args:
-        rule: `TruncatedGeometric`, `LaplaceThreshold` or `GaussianThreshold`.
-        groups: the most groups that a unit is in, at least 1: what `bound_groups` enforced.
+        rule: `TruncatedGeometric`, `LaplaceThreshold` or `GaussianThreshold`; or `SharedThreshold`, of which
+            the numbers are sums of units' parts.
+        groups: the most groups that a unit is in, at least 1: what `bound_groups` or `share_groups` enforced.
     Returns:
         A Measurement from contributions to a dict: the keys that may be shown, in an order of their
         own and by names that are functions of their values (1 for True and 1.0, one NaN), each with its
         noisy number of units (None where the rule makes none). Its map takes one
         unit added or removed, and gives the rule's `loss(groups)`.
     Raises:
-        ParameterError: rule is none of the three, or groups is not a whole number of at least 1; from
-            `map`, for d_in above 1.
+        ParameterError: rule is none of these, or groups is not a whole number of at least 1, or above that
+            of a `SharedThreshold`; from `map`, for d_in above 1.
 
     >>> from sfumato.measurements import LaplaceThreshold
     >>> from sfumato.noise import Laplace
@@ -575,13 +643,16 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     if not isinstance(rule, GroupSelection):
         raise ParameterError("rule", rule, "a TruncatedGeometric, LaplaceThreshold or GaussianThreshold")
     groups = positive_int(groups, "groups")
+    shared = isinstance(rule, SharedThreshold)
+    if isinstance(rule, SharedThreshold) and groups > rule.groups:
+        raise ParameterError("groups", groups, f"at most {rule.groups}, as the rule has")
     loss = rule.loss(groups)
 
     def function(contributions: Mapping[Hashable, Sequence[Any]]) -> dict[Hashable, int | None]:
         # Sorted, because the order of a table's groups tells of its rows.
         units: Counter[Hashable] = Counter()
         for key, lists in contributions.items():
-            units[group_key(key)] += len(lists)
+            units[group_key(key)] += sum(part.weight for part in lists) if shared else len(lists)
         keys = sorted(units, key=ordered_bytes)
         keep, noisy = rule.select([units[key] for key in keys])
         counts = [None] * len(keys) if noisy is None else noisy.tolist()
@@ -594,8 +665,8 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
 
     return Measurement(
         f"select_groups({type(rule).__name__})",
-        ContributionDomain(groups),
-        PrivacyUnitDistance(groups),
+        ContributionDomain(groups, shared=shared),
+        PrivacyUnitDistance(groups, shared=shared),
         PrivacyLoss(),
         function,
         privacy_map,

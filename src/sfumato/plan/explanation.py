@@ -15,7 +15,7 @@ from sfumato.display.cards import Card, Part, Rows, Sentences, Steps, TextCard
 from sfumato.display.formatting import price
 from sfumato.exact import round_up
 from sfumato.framework import Body, Norm
-from sfumato.measurements.group_selection import GroupSelection, TruncatedGeometric
+from sfumato.measurements.group_selection import GroupSelection, SharedThreshold, TruncatedGeometric
 from sfumato.measurements.independent_noise import IndependentNoise, Law
 from sfumato.noise.centred_noise import CentredGaussian
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
@@ -135,7 +135,8 @@ class Explanation(TextCard):
         if content["found"]:
             before[-1] = before[-1].replace(" they cost", " they cost, beside the looks,")
         after = [selection["text"]] if selection else []
-        after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
+        if content["outputs"]:
+            after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
         if beside := content.get("diagnostics"):
             own, total = float(Fraction(beside["epsilon"])), float(self.spent[0])
             after.append(
@@ -170,6 +171,11 @@ class Explanation(TextCard):
             beyond = ", taken at random."
             if limits["beyond"] == "scale":
                 beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
+            if limits["beyond"] == "share":
+                found[-1] += (
+                    f" Let each {unit} add 1/sqrt(t) to each of its t groups: to at most {most:,}{beyond}"
+                )
+                return found
             found[-1] += f" Let each {unit} count in at most {_many(most, 'group')}{beyond}"
         within = " in each of them" if content["group_by"] else " in all"
         if not limits["by_rows"]:
@@ -417,12 +423,11 @@ def _selection_content(rule: GroupSelection, groups: int, epsilon: Fraction) -> 
             "share": round_up(rule.epsilon * groups / epsilon),
             "text": f"Show a group by the truncated geometric rule, with an even chance at {half} units.",
         }
-    return content | {
-        "threshold": half,
-        "delta_per_group": str(rule.delta_per_group),  # type: ignore[attr-defined]
-        "share": 0.0,
-        "text": f"Show a group only if its noisy number of units is at least {half}.",
-    }
+    text = f"Show a group only if its noisy number of units is at least {half}."
+    if isinstance(rule, SharedThreshold):
+        text = f"Show the key of a group only if its noisy sum is at least {rule.tau / rule.one:.6g}."
+    delta = str(rule.delta_per_group)  # type: ignore[attr-defined]
+    return content | {"threshold": half, "delta_per_group": delta, "share": 0.0, "text": text}
 
 
 def _each_content(

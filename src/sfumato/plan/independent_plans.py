@@ -21,6 +21,7 @@ from sfumato.measurements.group_selection import (
     GaussianThreshold,
     GroupSelection,
     LaplaceThreshold,
+    SharedThreshold,
     TruncatedGeometric,
 )
 from sfumato.measurements.independent_noise import NOISES, IndependentNoise, Law, NoiseKind
@@ -152,7 +153,7 @@ class SeparatePlans:
             return _Rule(False, Loss(), Fraction(0), self.pre_threshold)
         # Pure epsilon needs no delta of its own, so selection gets all of it.
         share = self.delta if noise == "laplace" else self.delta / 2
-        each = threshold_delta(share, groups)
+        each = share if self.query.shared else threshold_delta(share, groups)
         if name == "truncated_geometric":
             counted = self._requirements(NOISES[noise], self.guess, False).statistics
             # Bins share one limit, and so the budget of one number.
@@ -163,7 +164,8 @@ class SeparatePlans:
             raise ParameterError(
                 "group_selection", name, f"'truncated_geometric' or {noise!r}, the release's noise"
             )
-        return _Rule(True, Loss(additive_delta=share), each, self.pre_threshold)
+        shared = groups if self.query.shared else None
+        return _Rule(True, Loss(additive_delta=share), each, self.pre_threshold, shared=shared)
 
 
 def _scales(needed: Requirements, noise: NoiseKind, multiplier: Fraction) -> list[Fraction]:
@@ -179,6 +181,7 @@ class _Rule:
     delta_per_group: Fraction
     pre_threshold: int
     geometric: TruncatedGeometric | None = None
+    shared: int | None = None  # the most groups of a unit that shares a weight among them
 
     def selection(self, laws: Mapping[str, Law]) -> GroupSelection | None:
         """Return the group selection beside independent noise of these laws."""
@@ -189,6 +192,8 @@ class _Rule:
         law = laws["units"]
         if isinstance(law, Laplace):
             return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)
+        if self.shared is not None:
+            return SharedThreshold(law, self.delta_per_group, groups=self.shared)
         return GaussianThreshold(law, self.delta_per_group, self.pre_threshold)
 
 

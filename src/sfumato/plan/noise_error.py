@@ -160,7 +160,7 @@ def _least_scale(most: Fraction, norm: Norm, size: Fraction) -> Fraction:
 
 def _above(needed: Requirements) -> dict[str, float]:
     """Return the excess of each output's weight over the smallest weight, relative to it."""
-    least = min(needed.weights.values())
+    least = min(needed.weights.values(), default=Fraction(1))
     return {output: float(weight / least) - 1 for output, weight in needed.weights.items()}
 
 

@@ -23,6 +23,7 @@ from sfumato.framework import (
     CentredDistance,
     KNormDistance,
     LevelsDistance,
+    Norm,
     RowsDomain,
     TimeStepsDistance,
     Transformation,
@@ -47,6 +48,7 @@ from sfumato.transformations import (
     bound_total_rows,
     per_group,
     scale_groups,
+    share_groups,
 )
 
 if TYPE_CHECKING:
@@ -220,6 +222,9 @@ class Plan(Displayed, Generic[Asked, Measured]):
         # The noise does not see what is counted where numbers are made of it first.
         together = self.metric if statistics == self.requirements.statistics else None
         limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
+        if query.shared:
+            limits = {"norm": Norm.L2, "scales": self.measurement.noise.scales, "shared": True}
+            return bounded(query, rows) >> per_group(statistics, groups=query.groups, **limits)
         return bounded(query, rows) >> per_group(statistics, together=together, **limits)
 
     @property
@@ -319,6 +324,8 @@ def bounded(query: Query, rows: RowsDomain) -> Transformation:
     if query.total_rows is not None:
         keys = None if query.private_groups else query.public_groups
         return bound_total_rows(query.total_rows, keys, domain=rows)
+    if query.shared:
+        return share_groups(query.groups, domain=rows)
     if query.scaled:
         return scale_groups(query.groups, query.public_groups, rows)
     return bound_groups(query.groups, domain=rows)

@@ -58,6 +58,11 @@ WEIGHTS_NOTE = (
     "noise='laplace' divides it by weight."
 )
 
+SHARED_NOTE = (
+    "Numbers of units are of units that are in no other group. A group needs sqrt(t) times as many units "
+    "that are in t groups each."
+)
+
 
 def make_plan(
     query: Query,
@@ -87,6 +92,11 @@ def make_plan(
     one_of(group_selection, "group_selection", SELECTION_CHOICES)
     positive_int(pre_threshold, "pre_threshold")
     _check_groups(query, dlt, group_selection, pre_threshold)
+    if query.shared:
+        one_of(noise, "noise", ("auto", "gaussian"))
+        one_of(group_selection, "group_selection", ("auto", "gaussian"))
+        if pre_threshold > 1:
+            raise ParameterError("pre_threshold", pre_threshold, "left out with bound(groups='shared')")
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
     plan = _chosen(_PlanningKey(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
@@ -126,6 +136,9 @@ def _chosen(
     if query.totals is not None:
         return totals_plan(query, eps, dlt, noise)
     plans = SeparatePlans(query, eps, dlt, pre_threshold)
+    if query.shared:
+        plan = plans.candidates(("gaussian",), "gaussian")[0]
+        return replace(plan, noise_notes=(SHARED_NOTE,))
     if noise == "k_norm":
         together = k_norm_plan(query, eps, dlt, pre_threshold)
         return _compared(together, plans.rough(_separate_noises("auto", dlt)))

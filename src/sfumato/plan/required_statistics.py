@@ -126,8 +126,9 @@ def requirements(
     estimates = tuple((measured | computed)[name] for name in query.output_names)
     distinct = {id(s): s for s in design.statistics.values()}
     chosen = tuple((leaves, tuple(ranks)) for leaves, ranks in design.chosen.items())
+    groups = 1 if query.shared else query.groups  # in all of which a unit adds as much as in one
     return Requirements(
-        tuple(distinct.values()), estimates, query.output_weights, chosen, query.groups, query.total_rows
+        tuple(distinct.values()), estimates, query.output_weights, chosen, groups, query.total_rows
     )
 
 
@@ -274,7 +275,7 @@ class Design:
     @property
     def whole_exponent(self) -> int:
         """The log2 of the grid step of required counts of units and rows."""
-        return -WEIGHT_BITS if self.query.scaled else 0
+        return -WEIGHT_BITS if self.query.scaled or self.query.shared else 0
 
     def value_grid(self, block: Block) -> ValueGrid:
         """Return the grid of a column's values between bounds, for required sums."""

@@ -57,6 +57,7 @@ class ExactQuery:
         total_rows: at most so many rows per unit in all groups, in place of a choice of groups; or None.
         largest: of private groups only so many, those with the largest number of the only statistic, and of
             equal ones the first by key; None for all.
+        shared: whether a unit in t groups counts as 1/sqrt(t) in each.
     """
 
     steps: tuple[Step, ...]
@@ -68,6 +69,7 @@ class ExactQuery:
     scaled: bool = False
     total_rows: int | None = None
     largest: int | None = None
+    shared: bool = False
 
     @property
     def description(self) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class ExactQuery:
             "keys": known,
             "shown": shown,
             "per_unit": self.groups,
-            "beyond": "scale" if self.scaled else "sample",
+            "beyond": "share" if self.shared else "scale" if self.scaled else "sample",
             "total_rows": self.total_rows,
         }
 

@@ -59,6 +59,7 @@ class Query:
         series: which groups are time steps, where cumulative totals are asked; found from public keys.
         grouping: sets of keys of which totals are asked; None where they are not.
         totals: which totals these are; found from public keys.
+        shared: whether keys of private groups alone are asked, and a unit shares a weight among its groups.
     Raises:
         QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit, or there is one
             beside that of rows in all groups; a weight is of none of them; or a unit is to count in part in
@@ -82,9 +83,12 @@ class Query:
     series: Series | None = None
     grouping: GroupingSets | None = None
     totals: Totals | None = None
+    shared: bool = False
 
     def __post_init__(self) -> None:
-        if not self.aggregates:
+        if self.shared:
+            self._check_shared()
+        elif not self.aggregates:
             raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
         check_aggregates(self.aggregates)
         for name, aggregate in self.aggregates:
@@ -132,6 +136,17 @@ class Query:
             )
             object.__setattr__(self, "totals", totals)
 
+    def _check_shared(self) -> None:
+        if not self.private_groups:
+            raise QueryError(
+                "bound: groups='shared' selects private groups, and here are none; write groups= as a number"
+            )
+        if self.aggregates or self.total_rows is not None or self.beyond != "auto":
+            raise QueryError(
+                "bound: groups='shared' releases keys and no numbers, so leave out beyond and total_rows and "
+                "write agg(). Then ask for numbers of these groups: group_by(..., keys=released.to_arrow())"
+            )
+
     def _check_total_rows(self) -> None:
         if self.max_groups is not None or self.max_rows is not None:
             raise QueryError(
@@ -175,7 +190,7 @@ class Query:
     @property
     def times(self) -> int:
         """How many times one unit may add a vector of the body in this query: once for each group."""
-        return 1 if self.in_all else self.groups
+        return 1 if self.in_all or self.shared else self.groups
 
     @property
     def private_groups(self) -> bool:
@@ -235,7 +250,7 @@ class Query:
             return (("total_rows", self.total_rows),)
         found, keys = [], self.public_keys
         every = isinstance(keys, pa.Table) and self.groups >= keys.num_rows
-        if self.keys and not every:
+        if self.keys and not every and not self.shared:
             found.append(("groups", self.groups))
         if self.max_rows is not None and any(a.needs_rows for _, a in self.measured):
             found.append(("rows", self.max_rows))
@@ -289,7 +304,8 @@ class Query:
     @property
     def title(self) -> str:
         """A summary of the query in a few words."""
-        return ", ".join(self.output_names) + (f" by {', '.join(self.keys)}" if self.keys else "")
+        asked = "keys" if self.shared else ", ".join(self.output_names)
+        return asked + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     @property
     def output_weights(self) -> dict[str, Fraction]:
@@ -325,7 +341,7 @@ class Query:
         """Return the exact half of the query, for an engine."""
         return ExactQuery(
             self.steps, self.unit, self.keys, self.public_keys, self.groups, statistics, self.scaled,
-            self.total_rows,
+            self.total_rows, shared=self.shared,
         )  # fmt: skip
 
 

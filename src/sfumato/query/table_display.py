@@ -132,8 +132,15 @@ def _done(table: Table[Any]) -> list[tuple[str, str]]:
             how = f"{public.num_rows:,} public groups"
         found.append(("group by", f"{', '.join(table.keys)} ({how})"))
     limits = [
-        f"{name}={'auto' if name in table._auto_limits else f'{limit:,}'}"
+        f"{name}={_limit(table, name, limit)}"
         for name, limit in (("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows))
         if limit is not None
     ]
     return [*found, ("limits", ", ".join(limits))] if limits else found
+
+
+def _limit(table: Table[Any], name: str, limit: int) -> str:
+    """Return a limit of a private table as it was written."""
+    if table._shared and name == "groups":
+        return "shared"
+    return "auto" if name in table._auto_limits else f"{limit:,}"

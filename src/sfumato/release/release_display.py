@@ -137,9 +137,10 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
         how = f"a group of {half} units has an even chance of being shown"
         return f"{groups:,} shown, chosen privately: {how}"
     limit = "max_rows_contributed" if "rows_per_unit" in content["limits"] else "max_groups_contributed"
+    lower = "" if content["limits"]["beyond"] == "share" else f", or lower {limit}"
     return (
         f"none shown: a group needs about {half} units for an even chance of being shown. "
-        f"Ask for larger groups, spend a larger epsilon or delta, or lower {limit}"
+        f"Ask for larger groups, spend a larger epsilon or delta{lower}"
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         bound_rows,
         bound_total_rows,
         scale_groups,
+        share_groups,
     )
     from sfumato.transformations.grid import Grid, ValueGrid
     from sfumato.transformations.quantile_lattice import Lattice
@@ -113,6 +114,7 @@ __all__ = [
     "mean",
     "per_group",
     "scale_groups",
+    "share_groups",
     "stratum_sums",
     "variance",
 ]
@@ -124,7 +126,8 @@ _HOMES = {
     "transformations.quantile_lattice": "Lattice",
     "transformations.record_columns": "cast clamp column impute",
     "transformations.record_sums": "bounded_sum count count_by_categories covariance histogram mean variance",
-    "transformations.contribution_bounding": "bound_groups bound_rows bound_total_rows scale_groups",
+    "transformations.contribution_bounding": "bound_groups bound_rows bound_total_rows scale_groups "
+    "share_groups",
     "transformations.statistics.count": "Count CountUnits",
     "transformations.statistics.cross_moments": "Axis CrossMoments",
     "transformations.statistics.distinct_values": "DistinctMatched DistinctShared",

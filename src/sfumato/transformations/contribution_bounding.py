@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import isqrt
 from typing import Any
 
 from sfumato.exact import positive_int
@@ -63,11 +64,7 @@ def bound_groups(
     def function(rows: Sequence[Row]) -> Contributions:
         kept: Contributions = {}
         for unit, by_key in _gathered(rows):
-            keys: Iterable[Hashable] = by_key
-            if len(by_key) > groups:
-                # No two keys are equal in the second part, so that the order of the rows decides nothing.
-                keys = sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]
-            for key in keys:
+            for key in _first_keys(unit, by_key, groups, order):
                 kept.setdefault(key, []).append(by_key[key])
         return kept
 
@@ -127,6 +124,57 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
         ContributionDomain(groups, scaled=True),
         PrivacyUnitDistance(),
         PrivacyUnitDistance(groups, scaled=True),
+        function,
+        Linear(Fraction(1)),
+    )
+
+
+@suggest_arguments
+def share_groups(
+    groups: int,
+    order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
+    domain: RowsDomain = ROWS,
+) -> Transformation:
+    """Bound contributions by sharing: a unit in t groups counts as 1/sqrt(t) in each, so 1 in the L2 norm.
+
+    Rows without a unit are dropped.
+
+    Args:
+        groups: the most groups of a unit that count, at least 1.
+        order: which those are, as of `bound_groups`.
+        domain: the rows, with their columns as far as they matter.
+    Returns:
+        A Transformation from rows to, per group, a `Part` for each unit in it. Its map is the identity: a
+        unit added or removed is one unit added or removed, with parts whose squares come to at most 1.
+    Raises:
+        ParameterError: groups is not a whole number of at least 1.
+
+    >>> from sfumato.framework import WHOLE
+    >>> rows = [Row(1, "a", {}), Row(1, "b", {}), Row(2, "b", {})]
+    >>> {key: [round(p.weight / WHOLE, 2) for p in parts] for key, parts in share_groups(9)(rows).items()}
+    {'a': [0.71], 'b': [0.71, 1.0]}
+
+    Source:
+        Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially private set union". Proof:
+        docs/proofs/share_groups.md.
+    """
+    groups = positive_int(groups, "groups")
+
+    def function(rows: Sequence[Row]) -> Parts:
+        kept: Parts = {}
+        for unit, by_key in _gathered(rows):
+            keys = _first_keys(unit, by_key, groups, order)
+            weight = isqrt(WHOLE**2 // len(keys))
+            for key in keys:
+                kept.setdefault(key, []).append(Part(by_key[key], weight))
+        return kept
+
+    return Transformation(
+        f"share_groups({groups})",
+        domain,
+        ContributionDomain(groups, shared=True),
+        PrivacyUnitDistance(),
+        PrivacyUnitDistance(groups, shared=True),
         function,
         Linear(Fraction(1)),
     )
@@ -198,6 +246,19 @@ def bound_total_rows(
         function,
         Linear(Fraction(1)),
     )
+
+
+def _first_keys(
+    unit: Hashable,
+    by_key: Mapping[Hashable, list[Values]],
+    groups: int,
+    order: Callable[[Hashable, Hashable], Any],
+) -> list[Hashable]:
+    """Return the keys of a unit's groups that are kept when contributions are bounded."""
+    if len(by_key) <= groups:
+        return list(by_key)
+    # No two keys are equal in the second part, so that the order of the rows decides nothing.
+    return sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]
 
 
 def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, list[Values]]]]:

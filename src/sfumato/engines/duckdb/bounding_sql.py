@@ -9,8 +9,8 @@ first of those in each part, so a part may forget the others. Where rows of all 
 they are chosen before anything is added up: the first stage then gives the rows themselves, equal ones once,
 with their number.
 
-It computes what `transformations.bound_groups >> per_group` define, or `scale_groups` or `bound_total_rows`
-in the place of the first, in exact integers; the tests hold it to them.
+It computes what `transformations.bound_groups >> per_group` define, or `scale_groups`, `share_groups` or
+`bound_total_rows` in the place of the first, in exact integers; the tests hold it to them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class BoundingSql:
         self.rows: str = stepped(relation, query.steps, columns)
         self.keys: list[str] = [f"k{i}" for i in range(len(query.keys))]
         types = {name: column.type_name for name, column in schema.items()}
-        self.values: RowSql = RowSql(types, query.scaled, sizes.BIGINT_ROOM, sizes.LISTED_BINS)
+        weighted = query.scaled or query.shared
+        self.values: RowSql = RowSql(types, weighted, sizes.BIGINT_ROOM, sizes.LISTED_BINS)
         self.parts: list[SqlPart] = [
             part for s in query.statistics if not s.by_value for part in s._sql_parts(self.values)
         ]
@@ -297,9 +298,9 @@ class BoundingSql:
     def _totals(self, pairs: str, leaves: Callable[[int], str]) -> dict[str, str]:
         """Return table expressions of bounded totals by group, weighted where contributions are scaled."""
         ctes: dict[str, str] = {}
-        if self.query.scaled:
-            ctes |= weighted(pairs, self.query.groups)
-            pairs = "kept"
+        if self.query.scaled or self.query.shared:
+            ctes |= weighted(pairs, self.query.groups if self.query.scaled else None)
+            pairs = "weighted"
         ctes["sums"] = self._sums(pairs)
         for index in range(len(self.trees)):
             ctes |= self._by_value(index, leaves, pairs)

@@ -21,8 +21,8 @@ values, copy)), keys, values, copy): copies of a row, equal to it in all that st
 2, ... So each row has a hash of its own, and all are equally likely to be kept. As equal rows are the same to
 every statistic, nothing follows from the order in which rows come, or from how workers divide them.
 
-A unit in more groups than the limit may also count in part in each: then each of its groups has a weight
-`w` of `WHOLE`.
+A unit may also count in part in each of its groups, with a weight `w` of `WHOLE`: where it is in more groups
+than the limit, or where it shares a weight among them.
 """
 
 from __future__ import annotations
@@ -213,15 +213,19 @@ def written_out(counts: str, columns: Sequence[str]) -> str:
     return f"SELECT {named} FROM ({copies})"
 
 
-def weighted(pairs: str, limit: int) -> dict[str, str]:
-    """Return table expressions that scale contributions of units over the group limit; the last is `kept`.
+def weighted(pairs: str, limit: int | None) -> dict[str, str]:
+    """Return table expressions that weight the contributions of units; the last is `weighted`.
 
     Args:
         pairs: what each unit has in each group, with columns u and n.
-        limit: the most groups of a unit that count whole: of j groups each counts limit/j.
+        limit: the most groups of a unit that count whole: of j groups each counts limit/j. Without one, of j
+            groups each counts 1/sqrt(j).
     """
-    share = f"CASE WHEN count(*) <= {limit} THEN {WHOLE} ELSE {limit * WHOLE}::BIGINT // count(*) END"
+    # Of whole numbers below 2^52 the root is rounded so that its whole part is right.
+    share = f"CAST(floor(sqrt(CAST({WHOLE**2} // count(*) AS DOUBLE))) AS BIGINT)"
+    if limit is not None:
+        share = f"CASE WHEN count(*) <= {limit} THEN {WHOLE} ELSE {limit * WHOLE}::BIGINT // count(*) END"
     return {
         "weights": f"SELECT u, {share} AS w FROM {pairs} GROUP BY u",
-        "kept": f"SELECT {pairs}.*, w FROM {pairs} JOIN weights USING (u)",
+        "weighted": f"SELECT {pairs}.*, w FROM {pairs} JOIN weights USING (u)",
     }

@@ -294,6 +294,7 @@ def per_group(
     *,
     scaled: bool = False,
     total: int | None = None,
+    shared: bool = False,
 ) -> Transformation: ...
 def per_group(
     statistics: Sequence[Statistic],
@@ -304,6 +305,7 @@ def per_group(
     together: GroupMetric | None = None,
     scaled: bool = False,
     total: int | None = None,
+    shared: bool = False,
 ) -> Transformation:
     """Add up statistics per group.
 
@@ -319,6 +321,8 @@ def per_group(
             totals, sees them.
         scaled: whether units come in parts, as `scale_groups` leaves them.
         total: the limit that `bound_total_rows` enforced; statistics are of as many rows at least.
+        shared: whether units come in parts, as `share_groups` leaves them: with the L2 norm, in which a unit
+            moves all of its groups together by no more than one of them.
     Returns:
         A Transformation from contributions to integers per group. A unit changes at most `groups`
         groups, in each by one contribution: L1 sensitivities add over statistics and groups,
@@ -343,9 +347,11 @@ def per_group(
         raise ParameterError("statistics", statistics, "sums over units")
     body = body_in_all(statistics, groups, total)
     for statistic in statistics:
-        if scaled and not statistic.divisible:
+        if (scaled or shared) and not statistic.divisible:
             raise ParameterError("statistics", statistic, "in steps of 2^-20 of a unit or of a row, or less")
-    times = groups if body.groups == 1 else 1
+    if shared and norm is not Norm.L2:
+        raise ParameterError("norm", norm, "Norm.L2, where units come in parts whose squares come to 1")
+    times = groups if body.groups == 1 and not shared else 1
     metric: Metric
     if together is not None:
         known = together.holds(body, groups, all(s.by_rows for s in statistics))
@@ -380,9 +386,9 @@ def per_group(
 
     return Transformation(
         f"per_group({', '.join(body.names)})",
-        ContributionDomain(groups, rows, scaled, total),
+        ContributionDomain(groups, rows, scaled, total, shared),
         GroupedIntegers(body.names),
-        PrivacyUnitDistance(groups, rows, scaled, total),
+        PrivacyUnitDistance(groups, rows, scaled, total, shared),
         metric,
         function,
         Linear(d_out),
