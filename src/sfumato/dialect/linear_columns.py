@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.subqueries import query_text
@@ -59,18 +58,25 @@ class _Scope:
     Args:
         table: what it calls the relation that has them.
         forms: their ratios; None where a column has no linear form.
+        reading: the tables and names of WITH that have noisy numbers, as subqueries may read them too.
     """
 
     table: str
     forms: dict[str, list[_Ratio] | None]
+    reading: frozenset[str]
 
     def is_public(self, node: Node | None) -> bool:
         """Whether no noisy number stands in an expression."""
-        return not any(self._is_noisy(one) for one, _ in in_scope(node)) if node else True
+        found = _nodes(node) if node else []
+        unnamed = any(one.get("class") in ("STAR", "POSITIONAL_REFERENCE") for one in found)
+        return not unnamed and not any(map(self.is_noisy, found))
 
-    def _is_noisy(self, node: Node) -> bool:
+    def is_noisy(self, node: Node) -> bool:
+        """Whether a node is the name of a noisy number, or of a table of them."""
+        if node.get("type") == "BASE_TABLE":
+            return node["table_name"].casefold() in self.reading
         if node.get("class") != "COLUMN_REF":
-            return node.get("class") in ("STAR", "POSITIONAL_REFERENCE")
+            return False
         names = [name.casefold() for name in node["column_names"]]
         known = self.table in names[:-1] or len(names) == 1
         return names == [self.table] or (known and names[-1] in self.forms)
@@ -156,18 +162,20 @@ class _Rewriter:
         if self.tree["type"] != "SELECT_NODE":
             raise NotLinear
         ctes = self.tree["cte_map"]["map"]
+        if any(one["value"]["aliases"] for one in ctes):
+            raise NotLinear
         self.ctes.update((one["key"].casefold(), one["value"]["query_node"]) for one in ctes)
         entries = list(self.tree["select_list"])
         if any(one["class"] == "STAR" for one in entries):
             raise NotLinear
         scope = self._rows(self.tree)
         whole = bool(self.tree["group_expressions"] or self.tree["aggregate_handling"] != "STANDARD_HANDLING")
-        whole = whole or any(is_aggregate(one) for entry in entries for one, _ in _classed(entry))
+        whole = whole or any(is_aggregate(one) for entry in entries for one in _classed(entry))
         if not all(map(scope.is_public, self.tree["group_expressions"])):
             raise NotLinear
         columns, added = list[LinearColumn | None](), list[str]()
         for entry in entries:
-            plain = whole and not any(is_aggregate(one) for one, _ in _classed(entry))
+            plain = whole and not any(map(is_aggregate, _classed(entry)))
             if plain and not scope.is_public(entry):
                 raise NotLinear  # it is grouped by
             columns.append(None if scope.is_public(entry) else self._column(entry, scope, whole, added))
@@ -230,7 +238,7 @@ class _Rewriter:
             for entry in select["select_list"]
             if entry["alias"] and not found.is_public(entry)
         }
-        scope = _Scope(found.table, named | found.forms)
+        scope = _Scope(found.table, named | found.forms, found.reading)
         if modifiers.keys() & {*_LIMITS}:
             orders = [one["expression"] for one in modifiers.get("ORDER_MODIFIER", {}).get("orders", ())]
             deciding += orders
@@ -241,9 +249,9 @@ class _Rewriter:
         return scope
 
     def _joins_are_public(self, source: Node, scope: _Scope) -> bool:
-        """Whether joins do not depend on noisy numbers."""
+        """Whether joins do not depend on noisy numbers, nor the public tables in them."""
         if source["type"] != "JOIN":
-            return True
+            return self._relation(source) is not None or not any(map(scope.is_noisy, _nodes(source)))
         using = {name.casefold() for name in source["using_columns"]}
         sides = source["left"], source["right"]
         return (
@@ -267,13 +275,17 @@ class _Rewriter:
         if source["type"] == "BASE_TABLE":
             name = name or source["table_name"]
             if source["table_name"] == self.table:
-                return _Scope(name.casefold(), {o.casefold(): self._forms(o) for o in self.outputs})
+                return self._scope(name, {o.casefold(): self._forms(o) for o in self.outputs})
             select = self.ctes.get(source["table_name"].casefold())
         elif source["type"] == "SUBQUERY":
             select = source["subquery"]["node"]
         if select is None or not self._reads(select):
             return None
-        return _Scope(name.casefold(), self._passed(select))
+        return self._scope(name, self._passed(select))
+
+    def _scope(self, name: str, forms: dict[str, list[_Ratio] | None]) -> _Scope:
+        reading = {name for name, select in self.ctes.items() if self._reads(select)}
+        return _Scope(name.casefold(), forms, frozenset({self.table.casefold(), *reading}))
 
     def _forms(self, output: str) -> list[_Ratio] | None:
         top, bottom = (({(output, side): _ONE[ADDED]}) for side in (0, 1))
@@ -293,10 +305,12 @@ class _Rewriter:
             raise NotLinear
         scope, found = self._rows(select), dict[str, list[_Ratio] | None]()
         for entry in select["select_list"]:
-            if entry["class"] == "STAR" or any(is_aggregate(one) for one, _ in _classed(entry)):
+            if entry["class"] == "STAR" or any(map(is_aggregate, _classed(entry))):
                 raise NotLinear
             if not scope.is_public(entry):
                 name = entry["alias"] or entry.get("column_names", [""])[-1]
+                if not name:
+                    raise NotLinear  # DuckDB names it
                 try:
                     found[name.casefold()] = scope.ratios(entry, scope.column)
                 except NotLinear:
@@ -306,8 +320,12 @@ class _Rewriter:
         return found
 
 
-def _classed(tree: Node) -> list[tuple[Node, Any]]:
-    return [(node, scope) for node, scope in in_scope(tree) if "class" in node]
+def _nodes(tree: Node) -> list[Node]:
+    return [node for node, _ in in_scope(tree)]
+
+
+def _classed(tree: Node) -> list[Node]:
+    return [node for node in _nodes(tree) if "class" in node]
 
 
 def _listed(ratios: list[_Ratio], before: list[Node]) -> tuple[Node, tuple[Sides, ...]]:
