@@ -100,9 +100,9 @@ ALL = {
     "h": sf.histogram("x", [-5, 0, 5], outside="count"), "hu": sf.histogram("y", [0, 4, 9], per="unit"),
     "hw": sf.histogram("y", [0, 4, 9], weight="w", max_weight=2), "vc": sf.value_counts("k", [0, 1, 2], other=True),
     "p": sf.proportion("b"), "cov": sf.covariance("x", "y", bounds=XY), "fit": sf.linear_regression("y", ["x"], bounds=XY),
-    "vs": sf.vector_sum("v", length=2, bound=8), "vm": sf.vector_mean("v", length=2, bound=4, norm="l1"),
+    "qi": sf.quantiles("k", [0.5, 0.9], lower=0, upper=99), "vs": sf.vector_sum("v", length=2, bound=8), "vm": sf.vector_mean("v", length=2, bound=4, norm="l1"),
 }  # fmt: skip
-FEW = {name: ALL[name] for name in ("n", "u", "m", "q")}
+FEW = {name: ALL[name] for name in ("n", "u", "m", "q", "qi")}
 KEYS = ["A", "", "nobody", None]
 
 

@@ -103,7 +103,7 @@ FAULTS = [
     Fault("noise of single values is half as large", "plan/group_measurement.py",
           "statistic, laws[name], words)", "statistic, type(laws[name])(laws[name].unit / 2), words)", DRAWN),
     Fault("values share their noise", "plan/noisy_trees.py",
-          "law.rounded(groups * tree.nodes(level), words=words).reshape(groups, -1)", "law.rounded(1, words=words).repeat(groups * tree.nodes(level)).reshape(groups, -1)", "tests/plan/test_quantiles.py::test_noisy_counts_are_the_least_squares_of_all_nodes"),
+          "law.rounded(groups * size, words=words).reshape(groups, size)", "law.rounded(1, words=words).repeat(groups * size).reshape(groups, size)", "tests/plan/test_quantiles.py::test_noisy_counts_are_the_least_squares_of_all_nodes"),
     Fault("nodes of a level of a tree share their noise", "plan/noisy_trees.py",
           "law.rounded(exact.size, words=words).reshape(exact.shape)", "law.rounded(1, words=words)", "tests/plan/test_quantiles.py"),
     Fault("groups that selection hides are shown", "plan/group_measurement.py",

@@ -181,6 +181,13 @@ def test_quantiles_of_noise_alone_rise_with_the_rank_and_keep_the_bounds():
     assert (bars.low >= 0).all() and (bars.high <= 99).all() and np.mean(bars.high - bars.low) > 80
 
 
+@pytest.mark.noise_cannot_matter("there is no group")
+def test_quantiles_of_no_group_have_a_column():
+    tree = ValueTree("x", "x", 1, Lattice(0.0, 99.0, whole=True), 0, (1, 10))
+    e, numbers = read(noisy_cdf(counted(np.zeros((0, 100), int)), tree, Laplace(9)).upto, 0.5, tree.tree)
+    assert len(e.output(numbers)) == len(e.half_width(numbers, 0.95)) == 0
+
+
 @pytest.mark.noise_cannot_matter("the words are seeded")
 def test_bars_of_noisy_counts_hold_as_often_as_they_say(groups=1_000, values=1_001):
     """At 80% and 95%, of a thousand groups: seeded, and between what is nominal and 9 points above."""

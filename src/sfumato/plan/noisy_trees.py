@@ -148,8 +148,8 @@ def noisy_cdf(counts: pa.ListArray, statistic: ValueTree, law: Law, words: Words
     places = float64_values(entries.field("leaf")) - statistic.lattice.lower
     noisy[group, places.astype(np.int64)] = int64_values(entries.field("weight"))
     own, *blocks = (
-        law.rounded(groups * tree.nodes(level), words=words).reshape(groups, -1)
-        for level in range(tree.levels)
+        law.rounded(groups * size, words=words).reshape(groups, size)
+        for size in map(tree.nodes, range(tree.levels))
     )
     # What noisy blocks are off the sums of noisy values depends on their noise alone (`corrections`).
     residues = [(one - tree.added_up(own, level)).astype(float) for level, one in enumerate(blocks, 1)]
