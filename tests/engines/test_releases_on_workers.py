@@ -128,3 +128,17 @@ def test_a_record_of_workers_is_that_of_one_machine(frame_of, case, capfd):
     for recorded, seen in ((on_spark, alike(frame.toArrow())), (on_pipeline, printed)):
         assert alike(recorded.truth) == truth and alike(recorded.release.to_arrow()) == seen
         assert_approx_equal(recorded.release, recorded.truth, k=20)
+
+
+@pytest.mark.long
+@pytest.mark.flakiness(k=20, because="100 units, or shares of .45, against a threshold of 5.7 with noise of .5")
+def test_keys_of_private_groups_without_a_limit(frame_of, run):
+    rows = pa.concat_tables([ROWS.select(["id", "g"]), pa.table({"id": [-1] * 5, "g": [5, 6, 7, 8, 9]})])
+
+    def keys(source):
+        asked = sf.scan(source, privacy_unit="id").group_by("g").bound(groups="shared").agg()
+        return asked.release(epsilon=20, delta=1e-20)
+
+    found = run(lambda p: p | beam.Create(rows.to_pylist(), reshuffle=False) | keys(rows.schema))
+    assert sorted(row["g"] for row in found) == [0, 1, 2] and all(list(row) == ["g"] for row in found)
+    assert sorted(map(tuple, keys(frame_of(rows)).collect())) == [(0,), (1,), (2,)]
