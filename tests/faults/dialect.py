@@ -21,9 +21,9 @@ SELECTED = "tests/dialect/test_selected_rows.py"
 FAULTS = [
     # FROM: tables and joins.
     Fault("of several conditions of ON one counts", "dialect/from_clause.py",
-          'parts.extend(reversed(part["children"]))', 'parts.append(part["children"][0])', COUNTED),
+          'for child in condition["children"] for', 'for child in condition["children"][:1] for', COUNTED),
     Fault("ON takes any comparison for equality", "dialect/from_clause.py",
-          'if part["type"] != "COMPARE_EQUAL" or sides', "if sides", f"{JOINS}::test_what_is_refused"),
+          'if part["type"] != "COMPARE_EQUAL" or any(', "if any(", f"{JOINS}::test_what_is_refused"),
     Fault("a limit of joined rows is forgotten", "dialect/from_clause.py",
           "how=one.how, unit_rows=joined_rows)", "how=one.how)", LIMITS),
     Fault("the owner's limit of joined rows is forgotten", "dialect/options_clause.py",
