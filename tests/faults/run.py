@@ -114,11 +114,14 @@ def swapped(parts: dict[tuple[str, int], tuple[CodeType, CodeType]], file: str) 
             one.__code__ = new
 
 
+_REPLACED: list[ModuleType] = []  # kept, as to collect their classes and functions may end the process
+
+
 @contextlib.contextmanager
 def source(fault: Any = None) -> Iterator[None]:
     """Import sfumato from a copy of the source, with a fault; to be used once in a process."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "sfumato"]:
-        del sys.modules[name]
+        _REPLACED.append(sys.modules.pop(name))
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(SOURCE, Path(folder) / "sfumato")
         if fault is not None:
