@@ -131,7 +131,9 @@ def test_a_record_of_workers_is_that_of_one_machine(frame_of, case, capfd):
 
 
 @pytest.mark.long
-@pytest.mark.flakiness(k=20, because="100 units, or shares of .45, against a threshold of 5.7 with noise of .5")
+@pytest.mark.flakiness(
+    k=20, because="100 units, or shares of .45, against a threshold of 5.7 with noise of .5"
+)
 def test_keys_of_private_groups_without_a_limit(frame_of, run):
     rows = pa.concat_tables([ROWS.select(["id", "g"]), pa.table({"id": [-1] * 5, "g": [5, 6, 7, 8, 9]})])
 

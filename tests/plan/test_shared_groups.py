@@ -135,13 +135,15 @@ def test_what_is_refused():
         with pytest.raises(QueryError, match="selects private groups"):
             wrong.bound(groups="shared").agg()
     for wrong in (grouped.bound(total_rows=3), grouped.bound(beyond="sample")):
-        with pytest.raises(QueryError, match="leave out beyond and total_rows"):
+        with pytest.raises(QueryError, match="takes no total_rows"):
             wrong.agg()
     with pytest.raises(QueryError, match="releases keys and no numbers"):
         grouped.agg(n=sf.count_units())
     for option in ({"noise": "laplace"}, {"group_selection": "truncated_geometric"}, {"pre_threshold": 2}):
         with pytest.raises(ParameterError, match=next(iter(option))):
             grouped.agg().plan(**BUDGET, **option)
+    with pytest.raises(QueryError, match="advise: bound"):
+        sf.advise(people, [grouped.agg()], **BUDGET)
     with pytest.raises(QueryError, match="analyze"):
         grouped.agg().analyze(**BUDGET)
     with pytest.raises(ParameterError, match="norm"):

@@ -125,6 +125,10 @@ def checked(
             raise QueryError(
                 "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
             )
+        if question.query.shared:
+            raise QueryError(
+                "advise: bound(groups='shared') has no numbers whose errors depend on epsilon. Leave it out"
+            )
     total, all_delta = admissible_epsilon(epsilon), admissible_delta(delta)
     part = as_written(share, "share")
     if not Fraction(1, 1000) <= part <= Fraction(9, 10):

@@ -141,10 +141,12 @@ class Query:
             raise QueryError(
                 "bound: groups='shared' selects private groups, and here are none; write groups= as a number"
             )
-        if self.aggregates or self.total_rows is not None or self.beyond != "auto":
+        if self.total_rows is not None or self.beyond != "auto":
+            raise QueryError("bound: groups='shared' takes no total_rows and no beyond. Leave them out")
+        if self.aggregates:
             raise QueryError(
-                "bound: groups='shared' releases keys and no numbers, so leave out beyond and total_rows and "
-                "write agg(). Then ask for numbers of these groups: group_by(..., keys=released.to_arrow())"
+                "bound: groups='shared' releases keys and no numbers, so write agg(). Then ask for numbers "
+                "of these groups by group_by(..., keys=released.to_arrow())"
             )
 
     def _check_total_rows(self) -> None:
