@@ -55,11 +55,11 @@ STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 def test_nothing_is_copied(state, how):
     made, use = STATES[state]
     thing = made()
-    with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+    with pytest.raises(SfumatoError, match="cannot be copied:"):
         COPIES[how](thing)
     use(thing)
     if how != "copy":  # a list of the same object is no copy of it
-        with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+        with pytest.raises(SfumatoError, match="cannot be copied:"):
             COPIES[how]([thing])
 
 
@@ -69,7 +69,7 @@ def test_a_forked_child_is_refused(state, in_child):
     thing = made()
     kind, text = in_child(lambda: use(thing))
     assert issubclass(kind, SfumatoError)
-    assert "nor used by another process" in text
+    assert "belongs to the process" in text
     use(thing)
 
 
@@ -143,7 +143,7 @@ def test_attributes_that_moved_to_another_object_are_refused(state):
     thing = made()
     other = type(thing).__new__(type(thing))
     vars(other).update(vars(thing))
-    with pytest.raises(SfumatoError, match="cannot be copied, nor used by another process"):
+    with pytest.raises(SfumatoError, match="cannot be copied:"):
         use(other)
     use(thing)
 
@@ -207,5 +207,5 @@ def test_secure_words_are_fresh_in_children_and_in_other_objects(words, in_child
 
 @pytest.mark.parametrize("how", COPIES)
 def test_secure_words_are_not_copied(how):
-    with pytest.raises(RefusalError, match="a copy would give out the same words"):
+    with pytest.raises(RefusalError, match="a copy would repeat the same random words"):
         COPIES[how](SecureWords())

@@ -65,7 +65,7 @@ def replacing(path: Path, check: Callable[[], object] = lambda: None) -> Iterato
 def _check_same(path: Path, began_in: tuple[int, int]) -> None:
     """Refuse to write the file in a forked child."""
     if process() != began_in:
-        raise RefusalError(f"{path} is written by the process that began to")
+        raise RefusalError(f"{path} can be written only by the process that opened it")
 
 
 def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
@@ -91,7 +91,7 @@ def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
     if place.is_dir():
         raise ParameterError(name, str(place), "the name of a file, not of a folder")
     if _taken(place, name):
-        raise ParameterError(name, str(place), "the name of a plain file: what is there would be replaced")
+        raise ParameterError(name, str(place), "the name of a regular file, as this one would be replaced")
     return place.absolute()
 
 
@@ -144,7 +144,7 @@ def check_no_source(path: Path, sources: Iterable[str], name: str = "output path
             raise ParameterError(
                 name,
                 str(path),
-                f"another file than those that the rows come from ({source}), which it would replace",
+                f"a file other than the source of the rows ({source}), which it would replace",
             )
 
 
@@ -181,11 +181,11 @@ def check_private(status: os.stat_result, place: str) -> None:
         return
     if status.st_uid not in (0, os.geteuid()):
         raise EngineError(
-            f"{place}: it belongs to another user than this process runs as, who may read and change it; "
-            "write chown, to this user or to root"
+            f"{place}: it belongs to a user other than the one of this process, who may read and "
+            "change it. Run chown, to this user or to root"
         )
     if status.st_mode & 0o037:
         raise EngineError(
-            f"{place}: others may read or change it, as its rights are {stat.S_IMODE(status.st_mode):o}; "
-            "write chmod 600 or 640"
+            f"{place}: others may read or change it, with permissions "
+            f"{stat.S_IMODE(status.st_mode):o}. Run chmod 600 or 640"
         )

@@ -57,8 +57,7 @@ class Turn:
         with suppress(RuntimeError):  # what a condition raises whose lock this thread does not hold
             self._held.notify(0)
             raise RefusalError(
-                "this is asked in the middle of another question, by the same thread; wait until that is "
-                "answered"
+                "a query started while the same thread runs another one. Wait until that one has finished"
             )
         return self._lock
 
@@ -127,7 +126,4 @@ class Owned:
 
     def _told(self) -> str:
         called = self._called or type(self).__name__
-        return (
-            f"this {called} cannot be copied, nor used by another process than the one that made it: "
-            f"{self._elsewhere}"
-        )
+        return f"this {called} belongs to the process that made it, and cannot be copied: {self._elsewhere}"

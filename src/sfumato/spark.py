@@ -94,8 +94,8 @@ def _warn_of_late(running: SparkSession, config: Mapping[str, object]) -> None:
     ]
     if late:
         warnings.warn(
-            f"a session runs already, and may no longer take {', '.join(late)}; stop it first, "
-            "SparkSession.getActiveSession().stop(), or leave this out",
+            f"a session is already running, and cannot change {', '.join(late)}. Stop it first, "
+            "SparkSession.getActiveSession().stop(), or leave these settings out",
             stacklevel=3,
         )
 
@@ -108,9 +108,9 @@ def _check_classic(settings: Mapping[str, object]) -> None:
         asked.append("spark.api.mode")
     if asked:
         raise EngineError(
-            f"{' and '.join(asked)} asks for Spark Connect, which is not supported; leave it out, and name a "
-            "cluster in spark.master. (A session of Spark Connect that was started in this process sets "
-            "SPARK_CONNECT_MODE_ENABLED: use another process.)"
+            f"{' and '.join(asked)} selects Spark Connect, which is not supported. Leave it out, "
+            "and name a cluster in spark.master, in a new process if SPARK_CONNECT_MODE_ENABLED is "
+            "set here"
         )
 
 
@@ -140,6 +140,6 @@ def _site_settings() -> bool:
 
 def _no_java(found: str) -> EngineError:
     return EngineError(
-        f"Spark needs Java {JAVA} or newer, but {found}; install one (on Debian or Ubuntu: "
-        f"apt install openjdk-{JAVA}-jre-headless), or set JAVA_HOME to the folder of one"
+        f"Spark needs Java {JAVA} or newer, but {found}. Install it (on Debian or Ubuntu: apt "
+        f"install openjdk-{JAVA}-jre-headless), or set JAVA_HOME to its folder"
     )

@@ -79,7 +79,7 @@ def test_questions_of_other_rows_share_no_look(people):
 @pytest.mark.long
 def test_what_was_advised_is_given_once(advice):
     for option in ({"epsilon": 1}, {"delta": 0}):
-        with pytest.raises(sf.errors.QueryError, match="is the one that was advised; write question.release"):
+        with pytest.raises(sf.errors.QueryError, match="is set by the advice. Write question.release"):
             advice.questions["sold"].release(**option)
 
 
@@ -99,7 +99,7 @@ def test_a_budget_pays_for_looks_now_and_for_releases_later(people):
 def test_a_budget_must_have_enough_for_all_of_it(people, monkeypatch):
     no_draw(monkeypatch)
     budget = sf.Budget(epsilon=3, delta="1e-6")
-    with pytest.raises(BudgetError, match="for the looks and all releases exceeds what is left"):
+    with pytest.raises(BudgetError, match="queries and all releases exceeds what is left"):
         sf.advise(people, questions(people), epsilon=4, delta="1e-6", budget=budget)
     assert budget.history == ()
 
@@ -151,7 +151,7 @@ def no_draw(monkeypatch):
         ({"delta": 0}, BudgetError, "delta is 0, but private groups need more"),
         ({"share": 1}, ParameterError, "share is 1"),
         ({"share": "0.0001"}, ParameterError, "share is"),
-        ({"weights": {"Sold": 2}}, QueryError, "no question has the name 'Sold'; did you mean 'sold'"),
+        ({"weights": {"Sold": 2}}, QueryError, "there is no question 'Sold'; did you mean 'sold'."),
         ({"weights": [1]}, ParameterError, "a number for each question"),
         ({"weights": {"sold": 0}}, ParameterError, "from 1/1000 to 1000"),
         ({"weights": 3}, ParameterError, "weights"),

@@ -142,9 +142,9 @@ def test_a_tiny_epsilon_finds_a_rule_for_private_groups(people):
     ("key", "epsilon", "delta", "said"),
     [
         ("name", HIGH_EPSILON, HIGH_DELTA, []),
-        ("name", HIGH_EPSILON + Fraction(1, 10**9), "1e-6", ["epsilon 20 hardly protects"]),
+        ("name", HIGH_EPSILON + Fraction(1, 10**9), "1e-6", ["epsilon 20 protects little"]),
         ("name", 1, HIGH_DELTA + Fraction(1, 10**9), ["delta 0.000100001 is large"]),
-        ("income", 30, "0.01", ["epsilon 30 hardly protects", "delta 0.01 is large", "income holds floats"]),
+        ("income", 30, "0.01", ["epsilon 30 protects little", "delta 0.01 is large", "income has floats"]),
     ],
 )
 def test_risky_choices_are_told_and_no_others(people, key, epsilon, delta, said):

@@ -146,7 +146,7 @@ def test_a_time_that_a_whole_call_shares_is_found(columns):
     for _ in range(4):
         test.advance(48)
     (note,) = test.notes
-    assert "is one for each call, and another for the next; from then on one draw a call" in note
+    assert "in every call, so from then on each call gives one draw" in note
     assert test.samples == 2 * 48
 
 

@@ -266,7 +266,7 @@ def test_whole_numbers_are_replayed_where_the_function_divides_them():
     third = claim("third", AtomDomain(int), ABSOLUTE, lambda n: n / 3, Fraction(1, 3), FLOAT)
     found = falsify(third, 1, evaluations=ENOUGH)
     assert found.violated and found.artefact and found.exact_ratio == 1
-    assert "by floats alone" in str(found)
+    assert "in floats" in str(found)
 
 
 class Odd(Domain):
@@ -284,9 +284,9 @@ class Steps(Metric):
 
 def test_domains_of_ones_own_take_their_members_from_the_caller():
     wrong = Transformation("half", Odd(), AtomDomain(int), Steps(), AbsoluteDistance(), lambda n: n // 2, Linear(Fraction(1, 2)))  # fmt: skip
-    with pytest.raises(QueryError, match="pass some"):
+    with pytest.raises(QueryError, match="Pass some: members=.one, other, ...."):
         falsify(wrong, 1)
-    with pytest.raises(QueryError, match="pass some"):
+    with pytest.raises(QueryError, match="Pass some: members=.one, other, ...."):
         falsify(wrong, 1, members=[1])
     found = falsify(wrong, 1, members=[1, 3, 11], evaluations=20)
     assert found.violated and sorted(found.inputs) == [1, 3]

@@ -125,8 +125,12 @@ UNBOUGHT = [
     (lambda x: Loss(gaussian=1 / x**2, additive_delta=2 * D), D, "group selection alone takes 2e-06"),
     (lambda x: Loss(gaussian=1 / x**2, additive_delta=D), D, "leaves none for Gaussian noise"),
     (lambda x: Loss(gaussian=1 / x**2), 0, "leaves none for Gaussian noise"),
-    (lambda x: Loss(laplace=((1 / x, 1), (F(2), 1))), 0, "no noise is enough for epsilon = 1"),
-    (lambda x: Loss(gaussian=1 / x**2 + 9), D, "no noise is enough"),
+    (
+        lambda x: Loss(laplace=((1 / x, 1), (F(2), 1))),
+        0,
+        "no amount of noise is enough for epsilon = 1, delta = 0",
+    ),
+    (lambda x: Loss(gaussian=1 / x**2 + 9), D, "no amount of noise is enough"),
     (lambda x: Loss(gaussian=F(1, 10**6)), D, "does not depend on the multiplier"),
 ]
 

@@ -84,11 +84,11 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda t: t.bound(groups=4), "groups is 4, but catalog: tables.visits allows at most 3"),
     (lambda t: t.bound(rows=3), "rows is 3, but catalog: tables.visits allows at most 2"),
     (lambda t: t.bound(total_rows=3), "total_rows is 3, but catalog: tables.visits allows at most 2"),
-    (lambda t: t.with_columns(age="age * 2").agg(m=sf.mean("age")), "of what with_columns makes of it"),
-    (lambda t: t.with_columns(AGE="age * 2").agg(m=sf.mean("AGE")), "of what with_columns makes of it"),
+    (lambda t: t.with_columns(age="age * 2").agg(m=sf.mean("age")), "for the column from with_columns"),
+    (lambda t: t.with_columns(AGE="age * 2").agg(m=sf.mean("AGE")), "for the column from with_columns"),
     (lambda t: t.agg(m=sf.mean("year")), "or declare lower and upper of year in catalog"),
     (lambda t: t.with_columns(x="age").agg(m=sf.mean("x")), "lower and upper are missing"),
-    (lambda t: t.agg(s=sf.sum("age", per="unit")), "are of each row"),
+    (lambda t: t.agg(s=sf.sum("age", per="unit")), "are for single rows"),
 ]
 
 
@@ -114,16 +114,16 @@ def test_the_largest_groups_take_no_limit_and_say_so():
     assert top._exact((top.statistic,)) == plain().top("age", k=1)._exact((top.statistic,))
     release = top.release(epsilon=1, delta=1e-6)
     for name in ("max_groups", "max_rows"):
-        assert f"{name} of catalog: tables.visits limits nothing here" in str(release.explain())
+        assert f"{name} of catalog: tables.visits has no effect here" in str(release.explain())
     assert not table(max_groups=None, max_rows=None).top("age", k=1).notes
     # Groups of domains are public, as of every question.
     years = table(max_groups=None, max_rows=None).top("year", k=1)
     assert years._public_keys["year"].to_pylist() == YEARS
     assert "the 2 groups by year are public" in years.notes[0]
     assert table().top("year", k=1, keys="private")._public_keys is None
-    with pytest.raises(QueryError, match="of each row"):
+    with pytest.raises(QueryError, match="for single rows"):
         table().top("year", k=1, by=sf.sum("age"))
-    with pytest.raises(QueryError, match="leave bound out"):
+    with pytest.raises(QueryError, match="Leave bound out"):
         table().bound(groups=2).top("year", k=1)
 
 

@@ -78,7 +78,7 @@ def test_a_query_is_paid_once_before_a_row_is_read_and_what_is_left_is_said(text
     assert done.exit_code == 0 and spent(ledger) == [1], done.output
     assert seen[0] and max(map(sum, seen)) == 1
     last = done.stdout.rstrip().splitlines()[-1]
-    assert last.startswith("Budget of 'hospital' for ann: 50.0% left, a question may")
+    assert last.startswith("Budget of 'hospital' for ann: 50.0% left, a query can")
     assert "epsilon=1 and delta=" in done.stdout and "is not charged to a budget" not in done.stdout
     entry = ledger.budget("hospital", "ann").history[-1].row()
     assert json.loads(Path("r.json").read_text())["ledger"] == [entry]
@@ -90,12 +90,12 @@ MISTAKES = [
     (COUNT.replace("epsilon = 1,", "epsilon = 3,"), PAID, 2, "exceeds what is left of ann's budget of 'hospital' by epsilon="),
     (AROUND.replace("epsilon = 1,", "epsilon = 3,"), PAID, 2, "exceeds what is left of ann's budget"),
     (COUNT, (*PAID, "-o", "visits.parquet"), 2, "rows come from"),
-    (COUNT, (*PAID, "-o", "link.csv", "-l", "link.csv"), 2, "another file than the ledger"),
-    (COUNT, (*PAID, "--receipt", "kept.json", "-l", "link.csv"), 2, "another file than the ledger"),
+    (COUNT, (*PAID, "-o", "link.csv", "-l", "link.csv"), 2, "a file other than the ledger"),
+    (COUNT, (*PAID, "--receipt", "kept.json", "-l", "link.csv"), 2, "a file other than the ledger"),
     (COUNT, (*PAID, "--analyst", "bob"), 2, "grants nothing of 'hospital' to 'bob'"),
     (COUNT, (*PAID, "--ledger", "visits.parquet"), 1, "visits.parquet"),
-    (COUNT, ("--ledger", "budget.db"), 2, "--ledger: say whose budget pays: add --dataset NAME"),
-    (COUNT, ("--dataset", "hospital"), 2, "--dataset: say where its budget is: add --ledger PLACE"),
+    (COUNT, ("--ledger", "budget.db"), 2, "--ledger: the budget is missing. Add --dataset NAME"),
+    (COUNT, ("--dataset", "hospital"), 2, "--dataset: the ledger is missing. Add --ledger PLACE"),
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_refusals_and_plans_read_no_row_and_cost_nothing(ledger, run, monkeypatc
         assert spent(ledger) == [] == spent(sf.Ledger("kept.json"))
         assert before == (Path("visits.parquet").read_bytes(), Path("kept.json").read_bytes())
     done = run("sql", COUNT, *PAID, "--dry-run")
-    assert done.exit_code == 0 and "100.0% left, a question may ask for epsilon=2" in done.stdout
+    assert done.exit_code == 0 and "100.0% left, a query can spend epsilon=2" in done.stdout
     assert spent(ledger) == []
 
 
@@ -148,7 +148,7 @@ def test_the_same_query_again_is_answered_by_the_journal_and_says_so(ledger, run
     ledger.journal.declare("hospital", "2026-11")
     done = run("sql", COUNT, *PAID, "-o", "a.csv", "--receipt", "r.json")
     assert done.exit_code == 0 and "once more" not in done.stdout
-    said = f"It is the answer of entry {ledger.history()[-1].number} of the ledger once more, for nothing."
+    said = f"It is the answer of entry {ledger.history()[-1].number} of the ledger, repeated at no charge."
     monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_: pytest.fail("rows were read"))
     assert said in run("sql", COUNT, *PAID, "--dry-run").stdout
     again = run("sql", COUNT, *PAID, "-o", "b.csv", "--receipt", "s.json", "--confidence", "0.5")
@@ -186,7 +186,7 @@ def test_an_owner_makes_budgets_and_sees_what_becomes_of_them(visits, owner):
     ledger = sf.Ledger("budget.db")
     ledger.budget("hospital", "ann").spend("1/8", what="=HYPERLINK('x')\n\x1b[31m[red]")
     shown = owner("budget", "show")
-    assert "75.0%" in shown and "0.125, 0" in shown and "in a lifetime, which nothing bounds" in shown
+    assert "75.0%" in shown and "0.125, 0" in shown and "in a lifetime, which has no limit" in shown
     assert owner("budget", "show", "hospital") == shown
     lines = [text.split() for text in owner("budget", "history").splitlines()]
     assert [one[3] for one in lines if one and one[0] in ("1", "2", "3")] == ["create", "grant", "spend"]
@@ -227,7 +227,7 @@ def test_the_journal_is_verified_with_a_head_that_was_kept(ledger, owner):
     assert "is whole: 4 lines" in told and "Not compared" not in told and "stay spent: " in told
     with closing(sqlite3.connect("budget.db")) as changed, changed:
         changed.execute("UPDATE sfumato_journal SET content = replace(content, 'ann', 'bob') WHERE id = 3")
-    assert "- line 3 is not what was written" in owner("journal", "verify", "--head", head, code=1)
+    assert "- line 3, or what comes before" in owner("journal", "verify", "--head", head, code=1)
 
 
 # The journal.

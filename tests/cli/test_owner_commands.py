@@ -115,8 +115,8 @@ ONE = ("--epsilon", "1", PEOPLE.format(LEFT))
         ((*ONE, "--epsilon", "many"), "epsilon is 'many'"),
         ((*ONE[:2], BY_YEAR.format(LEFT)), "--delta is 0, but private groups need more"),
         ((*ONE[:2], PEOPLE.format("OPTIONS (noise = laplace)")), "noise is an option of a release"),
-        ((*ONE, PEOPLE.format(LEFT).replace("DISTINCT id", "*").replace("visits", "others")), "asked of another table"),
-        ((*ONE[:2], BY_YEAR.format(LEFT) + " ORDER BY n", "--delta", "1e-6", "--release"), "computes with what is released"),
+        ((*ONE, PEOPLE.format(LEFT).replace("DISTINCT id", "*").replace("visits", "others")), "reads another table"),
+        ((*ONE[:2], BY_YEAR.format(LEFT) + " ORDER BY n", "--delta", "1e-6", "--release"), "computes with released tables"),
         ((*ONE[:2], PEOPLE.format(LEFT).replace("COUNT(DISTINCT id)", "APPROX_TOP_COUNT(year, 2)"), "--delta", "1e-6"), "largest"),
         ((*ONE, "-o", "visits.parquet"), "visits.parquet"),
     ],
@@ -177,6 +177,6 @@ def test_another_table_or_receipt_is_not_certified(visits, run):
         assert done.exit_code == ExitCode.FAILED and "Refused: " in done.stdout, done.output
     for given, says in (
         (("none.json", "a.parquet"), "receipt 'none.json' cannot be read: No such file"),
-        (("visits.parquet", "visits.parquet"), "is no receipt of sfumato"),
+        (("visits.parquet", "visits.parquet"), "is not a receipt of sfumato"),
     ):
         refused(run("verify", *given), ExitCode.MISUSED, says)

@@ -149,12 +149,12 @@ def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
     asked = query("year, AVG(visits) AS mean", source="people", options="epsilon = 1, delta = 1e-6")
     given = ("-c", "catalog.toml", asked, "-o", "a.csv", "--receipt", "r.json", "--explain")
     done = run("sql", "--dummy", *given)
-    assert done.exit_code == 0 and "THESE ROWS ARE MADE UP" in line(done.stdout), done.output
-    assert "spent NOTHING, as the rows are made up; of real rows epsilon 1, delta" in line(done.stdout)
+    assert done.exit_code == 0 and "THESE ROWS ARE DUMMY ROWS" in line(done.stdout), done.output
+    assert "spent NOTHING, as the rows are dummy rows; for real rows epsilon 1, delta" in line(done.stdout)
     done = run("verify", "r.json", "a.csv")
     assert done.exit_code == 1 and "NOT A RELEASE" in done.stdout
     refused(run("sql", *given), 1, "there is no file")
-    refused(run("sql", "--dummy", COUNT), 2, "add --catalog")
+    refused(run("sql", "--dummy", COUNT), 2, "Add --catalog")
 
 
 # What is given.
@@ -168,17 +168,17 @@ MISTAKES = [
     ([COUNT, "-o", "out.xls"], 2, ".parquet, .csv, .json or .xlsx"),
     ([COUNT, "-o", "a.csv", "-o", "./a.csv"], 2, "named twice"),
     ([COUNT, "-oout.csv", "--receipt", "out.csv-metadata.json"], 2, "named twice"),
-    ([COUNT, "-o", "visits.parquet"], 2, "another file than those that the rows come from"),
+    ([COUNT, "-o", "visits.parquet"], 2, "a file other than the source of the rows"),
     ([COUNT, "--receipt", "receipt.txt"], 2, "ends in .json"),
     ([COUNT, "--receipt", "receipt.json", "--dry-run"], 2, "nothing is released"),
     ([COUNT, "--confidence", "95"], 2, "between 0 and 1"),
-    ([COUNT, "--quiet"], 2, "add --output or --plot"),
+    ([COUNT, "--quiet"], 2, "Add --output or --plot"),
     ([COUNT, "--table", "postgresql://ann:hunter2@h/d"], 2, "NAME=PATH"),
     ([query("[year] AS k, COUNT(*) AS n"), "-o", "out.csv"], 2, "INT"),
     (["--plot", "a.png", RANKS], 2, "counts => FALSE"),
     (["--errors", "-o", "a.csv", f"{RANKS} ORDER BY rank"], 2, "counts => FALSE"),
     (["--errors", "-o", "a.csv", f"SELECT sum(n) AS s FROM ({COUNT})"], 2, "DP_INTERVAL_LOW"),
-    (["-o", "visits.parquet", f"SELECT 1 FROM ({LARGEST})"], 2, "another file than those"),
+    (["-o", "visits.parquet", f"SELECT 1 FROM ({LARGEST})"], 2, "a file other than the source"),
 ]  # fmt: skip
 
 

@@ -124,11 +124,11 @@ def test_groups_of_anything_else_are_chosen(columns):
 def test_notes_say_what_came_from_the_catalog():
     notes = parse(text("year, AVG(age), SUM(age)", rest="GROUP BY 1"), CATALOG).notes
     assert [note for note in notes if "visits" in note] == [
-        "age has no bounds in the question: each row is clamped to 0 to 120, as catalog: tables.visits says.",
-        "the 2 groups by year are public, as catalog: tables.visits declares their domains: each is shown, and "
-        "rows with other values are in none.",
-        "max_groups_contributed was not given: 3 is taken, the most that catalog: tables.visits allows.",
-        "max_rows_per_group was not given: 2 is taken, the most that catalog: tables.visits allows.",
+        "age has no bounds in the question, so each row is clamped to 0 to 120, from catalog: tables.visits.",
+        "the 2 groups by year are public, from the domains in catalog: tables.visits: each is shown, and rows "
+        "with other values are dropped.",
+        "max_groups_contributed was not given, so it is 3, the most that catalog: tables.visits allows.",
+        "max_rows_per_group was not given, so it is 2, the most that catalog: tables.visits allows.",
     ]
     bare = parse(text("year, COUNT(*)", delta="1e-6", source="bare", rest="GROUP BY 1"), CATALOG)
     assert (bare.groups, bare.rows, bare.privacy_unit_column) == (1, 1, "id")

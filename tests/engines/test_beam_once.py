@@ -109,7 +109,7 @@ def test_a_fork_applies_no_release_and_spends_no_budget(in_child):
         "RefusalError: Release: this release belongs to the process"
     )
     assert in_a_fork(lambda: budget.spend("0.5")).startswith(
-        "BudgetError: this Budget cannot be copied, nor used by another process"
+        "BudgetError: this Budget belongs to the process that made it"
     )
     # Here all is as it was.
     rows | release

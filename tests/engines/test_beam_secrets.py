@@ -156,7 +156,7 @@ def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, monkeypatch)
         if fits:
             assert FileSecret(path)._sealed().fingerprint
             continue
-        with pytest.raises(QueryError, match="belongs to another user"):
+        with pytest.raises(QueryError, match="belongs to a user other than"):
             Release(question(), epsilon=1, secret=FileSecret(path))
 
 

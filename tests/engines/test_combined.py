@@ -171,7 +171,7 @@ def test_rows_are_found_to_be_too_many_in_buckets_or_not(few, monkeypatch, tmp_p
 
 
 REFUSED = [
-    (lambda v, p, r: v.join(p, on="town"), "add 'id': 'id' to on"),
+    (lambda v, p, r: v.join(p, on="town"), "Add 'id': 'id' to on"),
     (lambda v, p, r: v.join(p, on="id", rows=10**6), "at most 10,000"),
     (lambda v, p, r: v.union(r), "belong to no unit"),
     (lambda v, p, r: v.per_unit(n="sum(cost) OVER ()"), "not one aggregate"),

@@ -92,7 +92,7 @@ def test_a_source_is_not_written_over(case, here, tmp_path_factory):
     before = held(here)
     path = asked.format(here=here).replace("/outside", str(outside))
     for drawn in (False, True):
-        with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        with pytest.raises(ParameterError, match="a file other than the source of the rows"):
             release.write(path)
         assert release._started is drawn
         release.to_arrow()
@@ -111,7 +111,7 @@ def test_nothing_is_written_into_a_folder_or_a_dataset_that_is_read(here):
     ):
         release = release_of(source)
         for name in refused:
-            with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+            with pytest.raises(ParameterError, match="a file other than the source of the rows"):
                 release.write(here / "more" / name)
         release.write(here / "other.parquet")
 
@@ -146,7 +146,7 @@ def test_files_behind_what_is_computed_upstream_are_not_written_over(case, here)
     release = release_of(UPSTREAM[case]())
     os.link("rows.csv", "out.csv")
     for path in ("rows.csv", "out.csv"):
-        with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+        with pytest.raises(ParameterError, match="a file other than the source of the rows"):
             release.write(path)
     assert not release._started
     release.write("other.csv")
@@ -189,11 +189,11 @@ NO_PLACES = {
     "a\0b.csv": "name that a file can have",
     "folder.csv": "not of a folder",
     "x" * 252 + ".csv": "too long",
-    "pipe.csv": "plain file",
-    "pipe.png": "plain file",
-    "pipe.html": "plain file",
-    "socket.csv": "plain file",
-    "source.png": "plot path.*another file than those",
+    "pipe.csv": "regular file, as",
+    "pipe.png": "regular file, as",
+    "pipe.html": "regular file, as",
+    "socket.csv": "regular file, as",
+    "source.png": "plot path.*a file other than the source",
 }
 
 
@@ -246,7 +246,7 @@ def test_what_becomes_a_source_after_the_first_look_is_not_written_over(here, mo
         os.symlink("more", "out")
 
     monkeypatch.setattr(Release, "_check_no_source", look)
-    with pytest.raises(ParameterError, match="another file than those that the rows come from"):
+    with pytest.raises(ParameterError, match="a file other than the source of the rows"):
         release.write("out/a.parquet")
     assert Path("more/a.parquet").read_bytes() == before
     assert not list(here.rglob("*.part"))

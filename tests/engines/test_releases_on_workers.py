@@ -91,7 +91,7 @@ def test_bounds_are_found_on_every_engine_that_has_rows(kind, request):
 
 
 def test_a_pipeline_has_no_rows_to_look_at():
-    with pytest.raises(RefusalError, match="'auto'.*pipeline has none yet. Give numbers"):
+    with pytest.raises(RefusalError, match="'auto'.*pipeline has no rows yet. Give numbers"):
         automatic(VALUES.schema).release(epsilon=1)
 
 

@@ -171,7 +171,7 @@ def test_a_catalog_names_a_zone_and_a_text_another(noise_free):
         assert known.table("hours")._engine.timezone == given.get("timezone", "UTC")
     other = sf.catalog({"tables": {"hours": declared}}, timezone="Asia/Tokyo").table("hours")
     assert other._engine.timezone == "Asia/Tokyo"
-    with pytest.raises(CatalogError, match="timezone is given twice"):
+    with pytest.raises(CatalogError, match="timezone is given both"):
         sf.catalog({"timezone": "UTC", "tables": {"hours": declared}}, timezone="UTC")
 
 

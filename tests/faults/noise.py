@@ -230,5 +230,5 @@ FAULTS = [
     Fault("a histogram's bins each have all of epsilon", "snapping/snapped_statistics.py",
           'positive(epsilon, "epsilon") / self.transformation.map(1)', 'positive(epsilon, "epsilon")', f"{SNAPPED}test_statistics.py::test_mechanisms_have_the_right_bounds"),
     Fault("an accuracy of a secret shows itself", "snapping/snapping_mechanism.py",
-          'return "SecretAccuracy(not shown: it tells of the secret)"', 'return f"SecretAccuracy({self._accuracy})"', f"{SNAPPED}test_release.py::test_the_secret_accuracy_is_refused_by_all_that_releases"),
+          'return "SecretAccuracy(not shown, as it reveals the secret)"', 'return f"SecretAccuracy({self._accuracy})"', f"{SNAPPED}test_release.py::test_the_secret_accuracy_is_refused_by_all_that_releases"),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ FAULTS = [
     Fault("a release pays for no loss", "release/payment.py",
           "total(plans), reduce(add, (plan.charge for plan in plans))", "total(plans), Loss()", f"{BUDGET}::test_the_loss_of_the_plan_is_what_is_charged"),
     Fault("looks of a share are not paid", "guidance/preliminary_queries.py",
-          'lambda plans: pay(plans, f"a look for {name}"),', "lambda plans: None,",
+          'lambda plans: pay(plans, f"a preliminary query for {name}"),', "lambda plans: None,",
           f"{BUDGET}::test_looks_take_their_part_of_a_share"),
     Fault("the answer after looks of a share is not paid", "guidance/preliminary_queries.py",
           "lambda found: pay([found], name, partial(form, found)),", "lambda found: None,",

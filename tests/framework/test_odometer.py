@@ -146,7 +146,7 @@ def test_threads_cannot_overspend():
 
 @pytest.mark.parametrize("measure", [PrivacyLoss(), None, "PureDP", fw.PureDP])
 def test_measures_without_a_filter_are_refused(measure):
-    with pytest.raises(QueryError, match="must be fixed beforehand, with compose; .* GaussianDP"):
+    with pytest.raises(QueryError, match="must be fixed beforehand, with compose. Measures"):
         odometer(measure, (1, "1e-6"))
     assert issubclass(PrivacyLoss, fw.Measure) and not issubclass(PrivacyLoss, fw.Filter)
 

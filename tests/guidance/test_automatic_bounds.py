@@ -74,7 +74,7 @@ def test_the_cost_is_all_of_epsilon_and_is_listed():
     told = release.explain()
     assert told.spent == (Fraction(1, 3), 0)
     assert told.to_dict()["found"] == [found.content] and str(found) in str(told)
-    assert "beside the looks" in str(told)
+    assert "Together they cost, besides the preliminary" in str(told)
     assert Fraction(told.to_dict()["budget"]["epsilon"]) == release.plan.epsilon
 
 

@@ -107,7 +107,7 @@ def test_delta_is_given_exactly_where_it_is_needed():
      (convert(gaussian(1), ZeroConcentratedDP()), PrivacyLoss()), (convert(laplace(1), PrivacyLoss()), PureDP())],
 )  # fmt: skip
 def test_what_is_not_converted_is_refused(made, measure):
-    with pytest.raises(QueryError, match="not converted to .* there is PureDP to ApproximateDP"):
+    with pytest.raises(QueryError, match="Use one of PureDP to ApproximateDP"):
         convert(made, measure)
 
 

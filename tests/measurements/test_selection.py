@@ -66,7 +66,7 @@ def test_all_four_inequalities_hold_exactly_for_all_n(epsilon, delta):
 
 
 def test_a_long_table_is_refused_before_it_is_built():
-    with pytest.raises(RefusalError, match="use LaplaceThreshold or GaussianThreshold"):
+    with pytest.raises(RefusalError, match="Use LaplaceThreshold or GaussianThreshold instead"):
         TruncatedGeometric("1e-7", "1e-20")
     with pytest.raises(RefusalError, match="2\\^20"):
         TruncatedGeometric(F(1, 10**300), "1e-9")

@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_is_refused():
         (lambda: release.compare("n", 0, 9), "no group 9 is shown"),
         (lambda: release.compare("n", (0, 1), 1), "identified by g"),
         (lambda: release.compare("n", {"h": 1}, 1), "identified by g, not by h"),
-        (lambda: release.compare("n", 0, np.array([1, 2])), "not by an array"),
+        (lambda: release.compare("n", 0, np.array([1, 2])), "not an array"),
         (lambda: release.share_of_total("m"), "does not add up"),
     ]:
         with pytest.raises(QueryError, match=says):

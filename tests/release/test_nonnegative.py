@@ -82,7 +82,7 @@ def test_it_is_the_same_wherever_a_release_goes(tmp_path):
     assert (release.to_pandas()[list(SHOWN)] >= 0).all(axis=None)
     assert pickle.loads(pickle.dumps(release)).errors().equals(release.errors())
     (note,) = [note for note in release.explain().to_dict()["notes"] if "shown as 0" in note]
-    assert note.startswith("people, rows, s, w, c: shown as 0 where noise makes a number negative.")
+    assert note.startswith("people, rows, s, w, c: negative numbers are shown as 0")
     assert release.spent == asked.release(epsilon=1, unsafe_words=SeededWords(3)).spent
 
 
@@ -99,4 +99,4 @@ def test_totals_and_sql(tmp_path):
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, privacy_unit_column = id, nonnegative = true, "
         f"max_rows_per_group = 1) COUNT(*) AS n FROM '{tmp_path}/rows.parquet'"
     )
-    assert "n: shown as 0" in str(sf.sql(sql).explain())
+    assert "n: negative numbers are shown as 0" in str(sf.sql(sql).explain())

@@ -87,7 +87,7 @@ def test_a_finished_release_has_the_same_numbers_elsewhere_and_never_draws(name:
         assert other.receipt().to_dict() == release.receipt().to_dict()
         assert other._repr_html_() == release._repr_html_()
         for one in getattr(other, "_releases", (other,)):
-            with pytest.raises(RefusalError, match="passed on"):
+            with pytest.raises(RefusalError, match="which has only the numbers drawn there"):
                 next(iter(one._engine.statistics(None, 1)))
             with pytest.raises(RefusalError, match="second"):
                 one._draw()
@@ -116,7 +116,7 @@ def test_a_release_that_was_streamed_takes_its_table_along(tmp_path: Path) -> No
 def test_a_release_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     release = RELEASES["one number"]()
     monkeypatch.setattr(type(release._engine), "statistics", lambda *_: iter([None]))
-    with pytest.raises(Exception, match="stopped"):
+    with pytest.raises(Exception, match="failed with."):
         release.to_arrow()
     with pytest.raises(RefusalError, match="cannot be copied"):
         pickle.dumps(release)

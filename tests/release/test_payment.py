@@ -169,7 +169,9 @@ def test_looks_take_their_part_of_a_share(budget, parts):
         paid = len(budget.history)
         assert before - budget.remaining.share <= 1 / parts + 1e-9
         assert sum(found.epsilon for found in release.found) == sum(look.epsilon for look in looks) > 0
-        assert {(look.what, look.delta) for look in looks} == {(f"a look for {question.query.title}", 0)}
+        assert {(look.what, look.delta) for look in looks} == {
+            (f"a preliminary query for {question.query.title}", 0)
+        }
         assert (answer.epsilon, answer.loss) == (release.plan.epsilon, release.plan.loss)
         assert release.plan.epsilon > max(look.epsilon for look in looks)
     # Of several looks the squares add up to less than what the answer leaves for them, the square of their sum.

@@ -135,10 +135,10 @@ def test_columns_that_were_renamed_dropped_or_added():
     release = released()
     table, receipt = release.to_arrow(), release.receipt()
     text = in_words(receipt, table.rename_columns(["town", "count", "m", "r"]))
-    assert "column 'n' was released, and is missing" in text and "column 'count' was not released" in text
+    assert "column 'n' was released, but is missing" in text and "column 'count' was not released" in text
     assert "column 'r' was released" in in_words(receipt, table.drop_columns(["r"]))
     swapped = table.rename_columns(["town", "m", "n", "r"])
-    assert "holds what is no int64" in in_words(receipt, swapped) or "values differ" in in_words(
+    assert "has a value that is not int64" in in_words(receipt, swapped) or "values differ" in in_words(
         receipt, swapped
     )
 
@@ -167,12 +167,12 @@ def test_what_two_readers_could_take_for_two_things(tmp_path):
     with pytest.raises(EngineError, match="damaged, or another kind of file"):
         receipt.verify(write(tmp_path / "a.json", f'{{"n": 1, "n": {n}}}\n'))
     assert "'n' is there twice" in in_words(receipt, write(tmp_path / "a.csv", f'"n","n"\n{n},{n}\n'))
-    assert "no int64" in in_words(receipt, write(tmp_path / "a.json", f'{{"n": "{n}"}}\n'))
-    assert "no int64" in in_words(receipt, write(tmp_path / "a.json", '{"n": true}\n'))
-    assert "no int64" in in_words(receipt, write(tmp_path / "a.csv", '"n"\nmany\n'))
-    assert "no int64" in in_words(receipt, pa.table({"n": [n + 0.5]}))
-    assert "no int64" in in_words(receipt, pa.table({"n": [str(n)]}))
-    assert "its rows are 0" in in_words(receipt, write(tmp_path / "a.json", ""))
+    assert "is not int64" in in_words(receipt, write(tmp_path / "a.json", f'{{"n": "{n}"}}\n'))
+    assert "is not int64" in in_words(receipt, write(tmp_path / "a.json", '{"n": true}\n'))
+    assert "is not int64" in in_words(receipt, write(tmp_path / "a.csv", '"n"\nmany\n'))
+    assert "is not int64" in in_words(receipt, pa.table({"n": [n + 0.5]}))
+    assert "is not int64" in in_words(receipt, pa.table({"n": [str(n)]}))
+    assert "it has 0 rows" in in_words(receipt, write(tmp_path / "a.json", ""))
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:
@@ -201,7 +201,7 @@ def test_a_receipt_in_which_anything_was_changed_is_none(tmp_path):
             if made == whole:
                 continue
             path.write_text(json.dumps(made))
-            with pytest.raises(EngineError, match="is no receipt of sfumato, or was changed"):
+            with pytest.raises(EngineError, match="is not a receipt of sfumato, or was changed"):
                 sf.Receipt.read(path)
 
 
@@ -224,7 +224,7 @@ def test_a_receipt_that_was_made_up_raises_nothing_odd(tmp_path):
             try:
                 receipt = sf.Receipt.read(path)
             except EngineError as error:
-                assert "is no receipt of sfumato, or was changed" in str(error)
+                assert "is not a receipt of sfumato, or was changed" in str(error)
             else:
                 read += 1
                 assert str(receipt.verify(release.to_arrow()))
@@ -243,7 +243,7 @@ def test_entries_of_a_ledger_that_were_made_up_are_said(tmp_path):
         try:
             receipt = sf.Receipt.read(path)
         except EngineError as error:
-            assert "is no receipt of sfumato, or was changed" in str(error)
+            assert "is not a receipt of sfumato, or was changed" in str(error)
         else:
             assert "\x1b" not in str(receipt.verify(release.to_arrow())) + receipt._repr_html_()
 

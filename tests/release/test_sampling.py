@@ -188,7 +188,7 @@ WITHIN = {"lower": -1, "upper": 1}
     "question, said",
     [
         (TABLE.bound(groups=1, rows=2).agg(m=sf.mean("x", **WITHIN)), "here rows=2"),
-        (TABLE.bound(groups=1, rows=1).agg(q=sf.median("x", **WITHIN)), "no independent sample"),
+        (TABLE.bound(groups=1, rows=1).agg(q=sf.median("x", **WITHIN)), "with one row for each unit"),
         (TABLE.bound(groups=1).agg(s=sf.sum("x", **WITHIN)), "count_units"),
         (TABLE.bound(total_rows=1).agg(n=sf.count()), "total_rows"),
         (TABLE.group_by("g", keys=[0, 1]).totals().bound(groups=1, rows=1).agg(n=sf.count()), "totals"),

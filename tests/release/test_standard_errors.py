@@ -180,7 +180,7 @@ def test_what_has_none_is_refused():
         quantile.frame(errors="standard")
     release = question(2, n=sf.count()).release(epsilon=1)
     for option in ({"sampling": True}, {"simultaneous": True}):
-        with pytest.raises(QueryError, match="leave simultaneous and sampling out"):
+        with pytest.raises(QueryError, match="Leave out simultaneous and sampling"):
             release.errors(kind="standard", **option)
     with pytest.raises(ParameterError, match="'half_width', 'standard'"):
         release.errors(kind="se")

@@ -177,7 +177,7 @@ def test_what_cannot_be_asked_through_a_client(service, tmp_path):
     for name in ("analyze", "diagnose"):
         with pytest.raises(UnknownNameError, match="RemoteQuestion has no " + name):
             getattr(query, name)(epsilon=1)
-    with pytest.raises(UnknownNameError, match="for_analysts; a service admits releases alone"):
+    with pytest.raises(UnknownNameError, match="for_analysts; a service answers only with releases"):
         table.for_analysts()
     for other in (sf.public(pa.table({"town": ["Ulm"]})), Near().table("people")):
         with pytest.raises(QueryError, match="cannot be sent to a service"):

@@ -95,13 +95,13 @@ def test_a_token_is_in_no_error_file_or_copy(place, ann):
     carl = connect(url, token)
     assert carl.spent == (0.0, 0.0)
     service.tokens.revoke(service.tokens.all()[-1].id)
-    with pytest.raises(QueryError, match="token: none that is valid") as error:
+    with pytest.raises(QueryError, match="token: the request has no valid token") as error:
         carl.sql(QUERY)
     for shown in (repr(carl), str(error.value), repr(error.value.__context__), str(vars(error.value))):
         assert token not in shown
     for held in (ann, ann.table("visits"), ann.table("visits").agg(n=sf.count())):
         for put in (pickle.dumps, copy.deepcopy):
-            with pytest.raises(RefusalError, match=r"a client has a token.*call connect\(\.\.\.\) there"):
+            with pytest.raises(RefusalError, match=r"a client has a token.*Call connect\(\.\.\.\) there"):
                 put(held)
 
 

@@ -61,7 +61,7 @@ def test_revoked_and_expired(tokens, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now + 86_401)
     assert tokens.caller(short) is None and tokens.caller(other) is not None
     assert [one.state for one in tokens.all()] == ["revoked", "valid", "expired"]
-    with pytest.raises(QueryError, match="there is none with the id 'nobody'"):
+    with pytest.raises(QueryError, match="there is no token with the id 'nobody'"):
         tokens.revoke("nobody")
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_created_or_opened(tokens, tmp_path):
         Tokens(tmp_path / "nowhere" / "tokens.db")
     (tmp_path / "text").write_text("not a database, and long enough to be read as one" * 50)
     (tmp_path / "text").chmod(0o600)
-    with pytest.raises(EngineError, match="no file of tokens"):
+    with pytest.raises(EngineError, match="is not a file of tokens"):
         Tokens(tmp_path / "text")
     key = tokens.key("log")
     assert key == Tokens(tokens.path).key("log") != tokens.key("other") and len(key) == 32
@@ -105,7 +105,7 @@ def test_files_that_others_can_read_or_change_are_refused(tmp_path, rights):
     ):
         path = tmp_path / name
         path.chmod(rights)
-        with pytest.raises(EngineError, match=f"others may read or change it, as its rights are {rights:o}"):
+        with pytest.raises(EngineError, match=f"others may read or change it, with permissions {rights:o}"):
             opened(path)
         for allowed in (0o600, 0o640):
             path.chmod(allowed)
@@ -116,5 +116,5 @@ def test_files_of_another_user_are_refused(tokens, monkeypatch):
     status = list(os.stat(tokens.path))
     status[4] = 12345
     monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
-    with pytest.raises(EngineError, match="it belongs to another user"):
+    with pytest.raises(EngineError, match="it belongs to a user other than"):
         Tokens(tokens.path)

@@ -100,7 +100,7 @@ def test_a_worker_that_is_gone_before_it_begins_loses_no_query(workers):
 def test_a_worker_that_is_not_ready_in_time_costs_nothing(workers, monkeypatch):
     monkeypatch.setattr(Process, "slow", True)
     (found,) = run(workers, "")
-    assert found.status == 503 and b"Nothing was spent" in found.body and workers.slept == [0.5]
+    assert found.status == 503 and b"othing was spent" in found.body and workers.slept == [0.5]
 
 
 def test_requests_wait_for_their_turn_and_accounts_have_a_worker_of_their_own(workers):
@@ -138,7 +138,7 @@ def test_real_processes(monkeypatch):
     for begins, says in (
         ("fails", "there is no table"),
         ("breaks", "KeyError at"),
-        ("dies", "ended while it began"),
+        ("dies", "ended while it started"),
     ):
         with pytest.raises(EngineError, match=says) as error:
             Workers(partial(make, begins), 2, 1.0)

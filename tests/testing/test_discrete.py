@@ -123,7 +123,7 @@ def test_discrete_noise_was_rejected_as_rounded_noise():
     """Integer Laplace noise of scale 1/2, as OpenDP draws it: the law of rounded noise is another."""
     noise = drawn(DiscreteLaplace("1/2"), 2000, 1).tolist()
     text = fails(assert_noisy, noise, [0] * 2000, law=Laplace("1/2"), k=K)
-    assert "missing" in text and "judged as rounded real noise" in text and "DiscreteLaplace" in text
+    assert "missing" in text and "treated as rounded real noise" in text and "DiscreteLaplace" in text
     # And the other way round: rounded real noise is not discrete noise.
     rounded = Laplace("1/2").rounded(10_000, SeededWords(2)).tolist()
     assert_noisy(rounded, [0] * 10_000, law=Laplace("1/2"), k=K)

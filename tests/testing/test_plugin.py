@@ -92,7 +92,7 @@ def test_small_numbers():
     for k in (0, math.nan, math.inf, "a", None, True):
         with pytest.raises(ParameterError, match="^k is"):
             checked_k(k)
-    with running(Account("t")), pytest.raises(ParameterError, match="pass k=23"):
+    with running(Account("t")), pytest.raises(ParameterError, match="Pass k=23"):
         charge()
     assert_approx_equal(1, 1, tolerance=0, k=3000)
 
@@ -134,7 +134,7 @@ def test_a_run_adds_up_what_its_tests_state(run, pytester):
             assert_approx_equal([1.0, 2.0], [1.5, 2.5], tolerance=tolerance)
             assert flakiness.unknown == 0
         def test_says_what_to_do():
-            with pytest.raises(ValueError, match="pass k=23.*pytest.mark.flakiness"):
+            with pytest.raises(ValueError, match="Pass k=23.*pytest.mark.flakiness"):
                 assert_approx_equal(1, 1, law=LAW)
         @pytest.mark.flakiness(k=12, because="a reason")
         def test_stated():
@@ -191,7 +191,7 @@ def test_with_a_setting_a_test_that_met_noise_and_states_nothing_fails(run, pyte
         """
     )
     result.assert_outcomes(passed=3, failed=6, skipped=1)
-    assert len(re.findall("^this test met noise and does not say", result.stdout.str(), re.M)) == 5
+    assert len(re.findall("^this test drew noise and does not state", result.stdout.str(), re.M)) == 5
 
 
 def test_a_run_of_more_than_the_setting_fails(run, pytester):

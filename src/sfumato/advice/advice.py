@@ -73,9 +73,7 @@ def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> 
             if points:
                 values, noise, error = zip(*points, strict=True)
                 axis.plot(values, noise, color=_NOISE, linestyle="--", label="noise alone")
-                axis.plot(
-                    values, error, marker="o", markersize=3, color=_ERROR, label="noise and what is cut"
-                )
+                axis.plot(values, error, marker="o", markersize=3, color=_ERROR, label="noise and bias")
             chosen = [p for p in points if p[0] == curve.chosen]
             if chosen:
                 axis.plot(curve.chosen, chosen[0][2], marker="D", color=_MARK, linestyle="", label="advised")
@@ -91,7 +89,7 @@ def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> 
                 axis.set_title(name, fontsize=9, loc="left", parse_math=False)
             if row == 0 and column == 0 and points:
                 axis.legend(fontsize=6)
-    figure.supylabel("expected error, times that of what is advised", fontsize=8)
+    figure.supylabel("expected error, as a multiple of the advised one", fontsize=8)
     save(figure, target)
 
 
@@ -191,9 +189,7 @@ class Advised(Spelled):
         """
         for name in ("epsilon", "delta"):
             if name in options:
-                raise QueryError(
-                    f"release: {name} is the one that was advised; write question.release({name}=...)"
-                )
+                raise QueryError(f"release: {name} is set by the advice. Write question.release({name}=...)")
         return self.question.release(epsilon=self.epsilon, delta=self.delta, **options)
 
     @property
@@ -367,7 +363,7 @@ class Advice(TextCard, ResultTable):
         head = (
             f"Advice for {asked} at epsilon {float(self.epsilon):g}"
             + (f", delta {float(self.delta):g}" if self.delta else "")
-            + f": {float(self.spent):g} was spent on looking, the rest is divided."
+            + f": {float(self.spent):g} was spent on preliminary queries, the rest is divided."
         )
         names = (
             "question",
@@ -388,8 +384,10 @@ class Advice(TextCard, ResultTable):
         ]
         first, *others = [[row[i] for i in kept] for row in rows]
         better = [
-            f"{one.name}: {one.better} would make its error about {one.better.times:.2g} times what it is "
-            "with what was given."
+            (
+                f"{one.name}: {one.better} would make its error about {one.better.times:.2g} times "
+                "the error with the settings as given."
+            )
             for one in self.questions.values()
             if one.better is not None
         ]

@@ -123,7 +123,7 @@ def checked(
         check_preliminary(question.table._engine)
         if question.query.brought_groups:
             raise QueryError(
-                "advise: groups that a pipeline brings cannot be looked at before; give keys= as a list"
+                "advise: groups from a pipeline cannot be queried beforehand. Give keys= as a list"
             )
         if question.query.shared:
             raise QueryError(
@@ -132,9 +132,7 @@ def checked(
     total, all_delta = admissible_epsilon(epsilon), admissible_delta(delta)
     part = as_written(share, "share")
     if not Fraction(1, 1000) <= part <= Fraction(9, 10):
-        raise ParameterError(
-            "share", share, "from 0.001 to 0.9, the part of epsilon that is spent on looking"
-        )
+        raise ParameterError("share", share, "from 0.001 to 0.9, the part of epsilon for preliminary queries")
     weighed = _weights(weights, tuple(named))
     each = all_delta / len(named)
     asked = tuple(AdviceQuery(name, one, weighed[name], each) for name, one in named.items())
@@ -153,26 +151,24 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
     with in_own_words(_not_given, Exception):
         pairs = list(given.items()) if named else [(None, one) for one in given]
     if not 1 <= len(pairs) <= MAX_QUESTIONS:
-        raise QueryError(
-            f"advise: {len(pairs)} questions were given; from 1 to {MAX_QUESTIONS} are advised at once"
-        )
+        raise QueryError(f"advise: {len(pairs)} questions were given, but it takes from 1 to {MAX_QUESTIONS}")
     found: dict[str, Question[Any]] = {}
     for name, one in pairs:
         if not isinstance(one, Question):
             kind = type(one).__name__
             raise QueryError(
-                f"advise: one of the questions is {with_article(kind)}, but must be what agg gives: "
-                "table.group_by(...).bound(...).agg(...), not yet released"
+                f"advise: one of the questions is {with_article(kind)}, but must be a question that "
+                "agg returns, not yet released: table.group_by(...).bound(...).agg(...)"
             )
         if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
-            raise ParameterError("name of a question", name, "a text that can be printed, such as 'visits'")
+            raise ParameterError("name of a question", name, "printable text, such as 'visits'")
         found[free_name(one.query.title, found) if name is None else name] = one
     return found
 
 
 def _not_given(error: Exception) -> QueryError:
     return QueryError(
-        f"advise: what gives the questions stopped at {with_article(type(error).__name__)}; give a list"
+        f"advise: reading the questions failed with {with_article(type(error).__name__)}. Pass a list"
     )
 
 
@@ -195,9 +191,9 @@ def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
     for name, one in named.items():
         if known.isdisjoint(units_of(one.table._engine, one.table.unit)):
             raise QueryError(
-                f"advise: {shown(name)} is asked of another table, whose rows and units may be others; ask "
-                "all questions of the one that is given, or of what is made of it by filter, with_columns, "
-                "group_by, join and the like"
+                f"advise: {shown(name)} reads another table, whose rows and units may differ. Build "
+                "all questions from the same table with filter, with_columns, group_by, join and the "
+                "like"
             )
 
 
@@ -215,11 +211,13 @@ def _weights(given: Any, names: Sequence[str]) -> dict[str, Fraction]:
         if name not in found:
             near = nearest(name, names) if isinstance(name, str) else None
             hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(names)}"
-            raise QueryError(f"weights: no question has the name {shown(name)}{hint}")
+            raise QueryError(f"weights: there is no question {shown(name)}{hint}")
         weight = Fraction(0)
         with suppress(ParameterError):
             weight = as_fraction(value, "weight")
         if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
-            raise ParameterError("weights", given, "numbers from 1/1000 to 1000; leave out what matters less")
+            raise ParameterError(
+                "weights", given, "numbers from 1/1000 to 1000. Leave out questions that matter less"
+            )
         found[name] = weight
     return found

@@ -112,7 +112,7 @@ class Model:
             self._plans[key] = make_plan(self.asked_with(limits), epsilon=epsilon, delta=given)
         found = self._plans[key]
         if found is None:
-            raise BudgetError("no noise is enough for these limits")
+            raise BudgetError("no amount of noise is enough for these limits")
         return found
 
     def planned(self, epsilon: Fraction) -> Iterator[tuple[Limits, Plan]]:
@@ -332,8 +332,9 @@ def _check_enough(request: AdviceRequest, budget: Budget) -> None:
     left = budget.remaining
     if round_down(request.epsilon) > left.epsilon or round_down(request.delta) > left.delta:
         raise BudgetError(
-            f"advise: epsilon={float(request.epsilon):g} with delta={float(request.delta):g} for the looks "
-            f"and all releases exceeds what is left of the budget: {left.epsilon:g} with {left.delta:g}"
+            f"advise: epsilon={float(request.epsilon):g} with delta={float(request.delta):g} for "
+            "the preliminary queries and all releases exceeds what is left of the budget: "
+            f"{left.epsilon:g} with {left.delta:g}"
         )
 
 
@@ -507,16 +508,16 @@ def _notes(request: AdviceRequest) -> tuple[str, ...]:
     grouped = any(one.question.table.keys for one in asked)
     of_groups = " in a group of average size" if grouped else ""
     found = [
-        f"Expected errors are standard deviations{of_groups}; 95% error bars of a release are about twice as "
-        "long. By default: an equal part of the budget for each question, and limits of 1 where they were "
-        "open."
+        f"Expected errors are standard deviations{of_groups}; 95% error bars of a release are about "
+        "twice as long. The default is an equal part of the budget for each question, and limits of "
+        "1 where they were open."
     ]
     for i, one in enumerate(asked):
         same = next((other for other in asked[:i] if _same(other.question, one.question)), None)
         if same is not None:
             found.append(f"{one.name} is the same as {same.name}: release it once, and use it twice.")
         if one.question.query.total_rows is not None:
-            found.append(f"{one.name}: the advice does not examine what total_rows cuts.")
+            found.append(f"{one.name}: the advice does not include bias from total_rows.")
     return tuple(found)
 
 

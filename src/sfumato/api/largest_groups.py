@@ -108,21 +108,23 @@ class TopExplanation(TextCard):
         question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         name, step = drawn.measured, float(drawn.step)
         rate = float(drawn.rate) / step
-        first = f"Count the different {question.unit}, the privacy unit, in each group of "
+        first = f"Count the privacy units ({question.unit}) in each group of "
         if question.by is not None:
-            first = f"Of each {question.unit}, the privacy unit, take the {self._by}, in each group of "
+            first = f"For each privacy unit ({question.unit}), take the {self._by}, in each group of "
         lines = [
             f"{first}{', '.join(question.keys)}. A unit may be in any number of groups.",
-            f"Draw {drawn.k} groups, one after another, each with a chance in proportion to "
-            f"e^({rate:.4g} x {name}) among those that are left."
+            (
+                f"Draw {drawn.k} groups, one after another, each with probability proportional to "
+                f"e^({rate:.4g} x {name}) among those that are left."
+            )
             if drawn.k > 1
-            else f"Draw a group, each with a chance in proportion to e^({rate:.4g} x {name}).",
+            else f"Draw a group, with probability proportional to e^({rate:.4g} x {name}).",
         ]
         if drawn.margin is not None:
             lines.append(
-                f"Only the {drawn.candidates} largest groups may be drawn; beside them stands an end, "
-                f"{(drawn.margin + 1) * step:.6g} above the largest group that may not, at which "
-                "drawing stops."
+                f"Only the {drawn.candidates} largest groups may be drawn. With them stands an end, "
+                f"{(drawn.margin + 1) * step:.6g} above the largest group that may not be drawn; "
+                "drawing stops there."
             )
         if drawn.law is not None:
             lines.append(
@@ -197,7 +199,7 @@ class Top(SuggestingArguments, Displayed):
         if taken:
             name = min(taken)
             raise QueryError(
-                f"top: the output has a column {name!r} of its own; give the key another name by with_columns"
+                f"top: the output has a column {name!r} already. Give the key another name with with_columns"
             )
         public = self._public_keys
         if self.by is not None:
@@ -211,20 +213,22 @@ class Top(SuggestingArguments, Displayed):
             checked_k(self.k, given)
             return
         if self.candidates is not None:
-            raise QueryError("top: candidates are of private groups; all public groups may be shown")
+            raise QueryError(
+                "top: candidates is for private groups, and all public groups may be shown. Leave it out"
+            )
         checked_k(self.k, public.num_rows if isinstance(public, pa.Table) else MAX_PEELS)
 
     def _check_by(self, by: object) -> None:
         if type(by) is not Sum or by.per == "row":
             raise QueryError(
-                "top: by is a sum whose bounds are those of what a unit adds to a group, such as "
-                'sf.sum("price", lower=0, upper=50), without weights; or leave it out, for units'
+                "top: by must be a sum with bounds on what a unit adds to a group, without weights, "
+                'such as sf.sum("price", lower=0, upper=50). Leave it out to count units'
             )
         by.check("by", self.schema)
         if self._public_keys is None and by.lower < 0:
             raise QueryError(
-                "top: where groups are private, a unit may only add to a sum: lower is at least 0; or give "
-                "the groups by keys=[...]"
+                "top: where groups are private, lower of the sum must be at least 0. Otherwise give "
+                "the groups with keys=[...]"
             )
 
     @property
@@ -311,7 +315,7 @@ class Top(SuggestingArguments, Displayed):
         share = as_written(counts_share, "counts_share")
         if not 0 < share < 1:
             raise ParameterError(
-                "counts_share", counts_share, "between 0 and 1, or leave them out by counts=False"
+                "counts_share", counts_share, "between 0 and 1. For ranks only, pass counts=False"
             )
         if not truth_value(counts, "counts"):
             share = Fraction(0)
@@ -399,10 +403,14 @@ def make_top_plan(top: Top, epsilon: Fraction, delta: Fraction, share: Fraction)
     """
     private = top.candidates is not None
     if private and delta == 0:
-        raise BudgetError("delta is 0, but private groups need one, such as 1e-6; or give keys=[...]")
+        raise BudgetError(
+            "delta is 0, but private groups need one. Give a delta such as 1e-6, or the groups with "
+            "keys=[...]"
+        )
     if private and epsilon > LARGEST_EPSILON:
         raise BudgetError(
-            f"epsilon is above {LARGEST_EPSILON:,}, which protects nobody where groups are private"
+            f"epsilon is above {LARGEST_EPSILON:,}, which protects nobody where groups are private. "
+            "Give a smaller one"
         )
     k, within = top.k, delta * (1 - ROOM)
     each, whole = (1 - share) * epsilon / k, delta
@@ -422,6 +430,6 @@ def make_top_plan(top: Top, epsilon: Fraction, delta: Fraction, share: Fraction)
     if share:
         scale = made.largest * (root_up(k / (2 * share * rho)) if rho else k / (share * epsilon))
     if scale > LARGEST_SCALE or (margin or 0) >= LARGEST_MARGIN:
-        raise BudgetError("the noise would be beyond 64 bits; ask for a larger epsilon or a smaller k")
+        raise BudgetError("the noise would exceed 64 bits. Give a larger epsilon or a smaller k")
     law = (Gaussian(sigma=scale) if rho else DiscreteLaplace(scale=scale)) if scale else None
     return Plan(top, epsilon, delta, replace(made, law=law, margin=margin))

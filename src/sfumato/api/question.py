@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Released = TypeVar("Released")
 
 
-_NO_EPSILON = "epsilon is missing; pass a finite number greater than 0, or share= of a budget="
+_NO_EPSILON = "epsilon is missing. Pass a finite number greater than 0, or share= of a budget="
 
 
 @dataclass(frozen=True, repr=False)
@@ -283,7 +283,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         self._check_nothing_left("preview")
         if share is not None:
             if epsilon is not None or admissible_delta(options.pop("delta", 0)):
-                raise ParameterError("share", share, "left out beside epsilon and delta")
+                raise ParameterError("share", share, "left out when epsilon and delta are given")
             plans = [Share.from_budget(budget, share).best(self.query, options)[0]]
         elif epsilon is None:
             raise BudgetError(_NO_EPSILON)
@@ -438,7 +438,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
 
         if share is not None:
             if epsilon is not None or admissible_delta(delta) or diagnostics is not None:
-                raise ParameterError("share", share, "left out beside epsilon, delta and diagnostics")
+                raise ParameterError("share", share, "left out when epsilon, delta and diagnostics are given")
             del options["delta"]
         elif epsilon is None:
             raise BudgetError(_NO_EPSILON)
@@ -511,11 +511,10 @@ def _shown_from_zero(plan: Plan) -> Plan:
     names = [e.name for e in estimates if e.nonnegative]
     if not names:
         raise QueryError(
-            "nonnegative: no output is a count, or a sum whose lower bound is not below 0; leave it out"
+            "nonnegative: no output is a count, or a sum whose lower bound is at least 0. Leave it out"
         )
     note = (
-        f"{', '.join(names)}: shown as 0 where noise makes a number negative. Averages and totals of these "
-        "are too large."
+        f"{', '.join(names)}: negative numbers are shown as 0, so averages and totals of these are too large."
     )
     requirements = replace(plan.requirements, estimates=tuple(estimates))
     drawn = replace(plan.measurement, requirements=requirements)

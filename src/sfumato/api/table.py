@@ -53,8 +53,8 @@ _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 _NO_UNIT = (
-    "an expression alone cannot be a privacy unit: derive a column before sf.scan, as in "
-    "docs/howto/messy_csv.md; with a column it forms a smaller unit, as in ['id', 'year(day)']"
+    "an expression cannot be a privacy unit by itself: derive a column before sf.scan, as in "
+    "docs/howto/messy_csv.md. With a column it forms a smaller unit, as in ['id', 'year(day)']"
 )
 
 
@@ -95,7 +95,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if not isinstance(self.unit, str):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
-            nobody = "Open a table about nobody, such as names of codes, with sf.public"
+            nobody = "For a table without a privacy unit use sf.public"
             raise ColumnError._unknown(
                 self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
             )
@@ -159,8 +159,9 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         for name, expression in expressions.items():
             if name.casefold() == self.unit.casefold():
                 raise QueryError(
-                    f"with_columns: {name!r} is the privacy unit, which cannot be redefined; clean it before "
-                    'scan: duckdb.sql("SELECT trim(id) AS who, * FROM \'rows.csv\'"), privacy_unit="who"'
+                    f"with_columns: {name!r} is the privacy unit, which cannot be redefined. Clean "
+                    "it before scan: duckdb.sql(\"SELECT trim(id) AS who, * FROM 'rows.csv'\"), "
+                    'privacy_unit="who"'
                 )
             table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
         return table
@@ -315,8 +316,8 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         """
         if self._grouping is not None:
             raise QueryError(
-                "group_by: totals were asked of the groups before, and would be lost; write totals behind "
-                "the last group_by"
+                "group_by: totals were requested for the earlier groups, and would be lost. Write "
+                "totals after the last group_by"
             )
         schema = self.schema
         for key in columns:
@@ -326,13 +327,14 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
                 raise ColumnError._unknown(key, schema, "group_by", not_a_column(key, schema))
             if key == self.unit:
                 raise QueryError(
-                    f"group_by: {key!r} is the privacy unit; a group for each unit is not private"
+                    f"group_by: {key!r} is the privacy unit, and a group for each unit is not "
+                    "private. Group by a column that many units share"
                 )
             check_flat("group_by", key, schema, IN_PLACE)
         if len(set(columns)) < len(columns):
-            raise QueryError(f"group_by: a column is named twice in {list(columns)}")
+            raise QueryError(f"group_by: {list(columns)} names a column twice")
         if keys is not None and not columns:
-            raise QueryError("group_by: public keys need the columns that they belong to")
+            raise QueryError('group_by: public keys need their columns. Write group_by("town", keys=[...])')
         chosen = keys is None or (isinstance(keys, str) and keys == PRIVATE)
         table = None if chosen else self._engine.public_keys(columns, keys, self._steps)
         return self._with(keys=columns, _public_keys=table)
@@ -397,7 +399,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         <TopRelease of 10 by product; epsilon=1, delta=1e-06>
         """
         if (self.groups, self.rows, self.total_rows) != (None, None, None):
-            raise QueryError("top: a privacy unit counts in all of its groups, however many; leave bound out")
+            raise QueryError("top: a privacy unit counts in all of its groups, however many. Leave bound out")
         if not columns:
             raise QueryError('top: name the columns to group by, such as top("product", k=10)')
         table = self.group_by(*columns, keys=keys)
@@ -573,10 +575,10 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         unique = self._engine.unique(self._steps)
         if not unique or not set(unique) <= {self.unit, *self.keys}:
             return self
-        note = "rows was not given: as rows are made here, a privacy unit has at most one in a group."
+        note = "rows was not given: in this table, a privacy unit has at most one row in a group."
         if any(self.schema[key].type_name.startswith(_NOT_ALL_KEYS) for key in self.keys):
             note += (
-                " Values that are no key, such as infinite dates, are together in the group of NULL, in "
+                " Values that cannot be keys, such as infinite dates, are in the group of NULL, in "
                 "which it counts as one row."
             )
         return self._with(rows=1, notes=(*self.notes, note))
@@ -619,7 +621,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
 
     def _check_rows_alone(self, where: str) -> None:
         if self.keys:
-            raise QueryError(f"{where}: comes before group_by")
+            raise QueryError(f"{where}: call it before group_by")
 
     def _with_step(self, step: Step) -> Table[Released]:
         if self.keys:

@@ -106,7 +106,7 @@ class Task:
         given = not self.datasets
         return (
             ("neighbors", "pairs given by the caller" if given else self.neighbors),
-            ("datasets", "those of the pairs" if given else f"{len(self.datasets):,}"),
+            ("datasets", "the default pairs" if given else f"{len(self.datasets):,}"),
             ("max_samples", f"{self.max_samples:,}"),
             ("seconds", f"{self.seconds:g}"),
         )

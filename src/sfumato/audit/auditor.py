@@ -412,7 +412,7 @@ def _notes(tests: list[PairTest]) -> tuple[str, ...]:
         )
     unseen = sum(1 for t in tests if not t.samples)
     if unseen:
-        found.append(f"{unseen} of {len(tests)} pairs were not looked at: the samples or the time ran out")
+        found.append(f"{unseen} of {len(tests)} pairs were not tested: the samples or the time ran out")
     return tuple(found)
 
 

@@ -97,9 +97,9 @@ def claimed(epsilon: Any, delta: Any, claim: Claim | None) -> Claim:
     if not isinstance(claim, Claim):
         raise ParameterError("claim", claim, "zcdp(rho), gaussian(mu) or curve(pairs)")
     if epsilon is not None:
-        raise ParameterError("epsilon", epsilon, "left out where claim is given: it takes its place")
+        raise ParameterError("epsilon", epsilon, "left out when claim is given, which replaces it")
     if delta != 0:
-        raise ParameterError("delta", delta, "left out where claim is given: it belongs to epsilon")
+        raise ParameterError("delta", delta, "left out when claim is given, as it belongs to epsilon")
     return claim
 
 

@@ -241,7 +241,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
                         add(name, root, _like(root, changed))
     if not found:
         raise ParameterError(
-            "data", shown(roots, 60), "datasets that have neighbours: give some with records"
+            "data", shown(roots, 60), "datasets that have neighbours. Pass some with records"
         )
     return found
 
@@ -273,8 +273,9 @@ def notes_on_pairs(pairs: Sequence[Edge]) -> tuple[str, ...]:
     which = ", ".join(f"{name} by {n}" for name, n in list(differ.items())[:_LISTED])
     more = f" and {len(differ) - _LISTED} pairs more" if len(differ) > _LISTED else ""
     return (
-        f"datasets that differ by more than one record: {which}{more}. They are neighbours only where all "
-        "of these records are of one privacy unit; else the claim says nothing of them, and nothing follows",
+        f"datasets that differ by more than one record: {which}{more}. They are neighbours only "
+        "if all of these records are of one privacy unit; otherwise this audit proves nothing about "
+        "the claim",
     )
 
 
@@ -301,7 +302,7 @@ def _edge(number: int, pair: Any) -> Edge:
 def checked_neighbors(neighbors: object) -> None:
     """Refuse a kind of neighbouring datasets that is not known."""
     if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
-        expected = f"one of {', '.join(map(repr, NEIGHBORS))}; for user level, give pairs=units(...)"
+        expected = f"one of {', '.join(map(repr, NEIGHBORS))}. For user level, pass pairs=units(...)"
         raise ParameterError("neighbors", neighbors, expected)
 
 
@@ -359,7 +360,9 @@ def _different(records: Iterable[Any]) -> Iterable[Any]:
 
 def _size(dataset: Any) -> int:
     if not hasattr(dataset, "__len__") or isinstance(dataset, (str, bytes, dict)):
-        expected = "sequences of records (list, tuple, array, table); else give pairs=[(dataset, neighbour)]"
+        expected = (
+            "sequences of records (list, tuple, array, table). Otherwise pass pairs=[(dataset, neighbour)]"
+        )
         raise ParameterError("data", shown(dataset, 60), expected)
     return len(dataset)
 
@@ -380,6 +383,6 @@ def _like(dataset: Any, records: list[Any]) -> Any:
     if isinstance(dataset, np.ndarray):
         return np.array(records, dtype=dataset.dtype)
     expected = (
-        "lists, tuples or arrays where neighbors is 'change-one'; else give pairs=[(dataset, neighbour)]"
+        "lists, tuples or arrays where neighbors is 'change-one'. Otherwise pass pairs=[(dataset, neighbour)]"
     )
     raise ParameterError("data", shown(dataset, 60), expected)

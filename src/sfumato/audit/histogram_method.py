@@ -158,8 +158,8 @@ def _content(value: Any) -> Hashable:
 
 
 NO_EXACT_RATE = (
-    "the verdict and the lower bound of the histogram method have no exact error rate: its intervals are "
-    "approximate, and hold for one pair of datasets at a time"
+    "the verdict and the lower bound of the histogram method have no exact error rate: its intervals "
+    "are approximate, and cover one pair of datasets at a time"
 )
 
 
@@ -254,7 +254,7 @@ class Run:
             try:
                 sides = x(), y()
             except _SpentError:
-                self.notes.append(f"the limits were met before {name} and what follows")
+                self.notes.append(f"the limits were met before {name} and the pairs after it")
                 return
             yield name, *sides
 

@@ -151,8 +151,8 @@ class Mechanism:
             where: on which dataset, in words.
         """
         return MechanismError(
-            f"{self.name} raises always: {kinds}, on all {where}. Give datasets that it takes, by "
-            "data=[[...], ...] or, on the command line, --data MODULE:NAME"
+            f"{self.name} always raises: {kinds}, on all {where}. Pass datasets that it takes "
+            "with data=[[...], ...] or, on the command line, --data MODULE:NAME"
         )
 
     def _check_signature(self) -> None:
@@ -254,10 +254,10 @@ class Mechanism:
         if lengths != {size}:
             several = " and ".join(sorted(str(n) for n in lengths if n is not None))
             got = "one output" if None in lengths else several or "a mapping without columns"
-            text = f"{self.name} was asked for {size} outputs and returned {got}"
+            text = f"{self.name} was called for {size} outputs and returned {got}"
             raise MechanismError(
-                f"{text}. A mechanism(dataset, size) returns size outputs; wrap one that returns a single "
-                "output as Mechanism(function, vectorised=False)"
+                f"{text}. A mechanism(dataset, size) must return size outputs; wrap one that "
+                "returns a single output as Mechanism(function, vectorised=False)"
             )
         return outputs
 

@@ -199,8 +199,8 @@ class Reader:
         if self._left_out:
             looked, left = len(self.paths), len(self._left_out)
             found.append(
-                f"{looked:,} of {looked + left:,} parts of an output were looked at, chosen at random; "
-                f"nothing is said of {_some(list(self._left_out))}"
+                f"{looked:,} of {looked + left:,} parts of an output were tested, chosen at "
+                f"random, and not {_some(list(self._left_out))}"
             )
         reasons: dict[str, list[str]] = {}
         for (path, why), kind in self._unread.items():
@@ -238,7 +238,7 @@ class Reader:
         for row, output in enumerate(listed):
             for i, (path, leaf) in enumerate(leaves(output)):
                 if i == MAX_LEAVES:
-                    why = f"an output is read up to {MAX_LEAVES:,} leaves"
+                    why = f"at most {MAX_LEAVES:,} leaves of an output are read"
                     self._unread["the rest", why] = "of one output"
                     break
                 where, values = cells.setdefault(path, ([], []))

@@ -144,7 +144,7 @@ def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterato
     if id(output) in around:
         yield path, ...
     elif len(around) == _DEEPEST:
-        yield path, Unread(article(type(output).__name__), f"it lies {_DEEPEST} levels deep")
+        yield path, Unread(article(type(output).__name__), f"it is nested {_DEEPEST} levels deep")
     else:
         try:
             # `output` stays alive to the end, so that no other part is made in its place in memory.
@@ -283,17 +283,17 @@ def _text(value: Any, name: str) -> Iterator[Leaf]:
         if len(value) > _MAX_BYTES:
             yield (
                 f"{name}[{_MAX_BYTES}:]",
-                Unread("bytes", "bytes past the first 64 are told by a hash alone"),
+                Unread("bytes", "bytes after the first 64 are compared only by a hash"),
             )
         return
     given, value = value, without_addresses(value)
     yield name, value
     if given != value:
-        yield f"address in {name}", Unread("text", "it looks like a place in memory")
+        yield f"address in {name}", Unread("text", "it looks like a memory address")
     yield f"len({name})", len(value)
     for i, match in enumerate(_NUMBER.finditer(value)):
         if i == _MAX_NUMBERS:
-            yield f"number {i} in {name}", Unread("text", "numbers past the first 16 of a text are not read")
+            yield f"number {i} in {name}", Unread("text", "numbers after the first 16 of a text are not read")
             return
         yield f"number {i} in {name}", int(match[0], 16) if "x" in match[0] else float(match[0])
 

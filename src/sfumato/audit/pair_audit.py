@@ -98,7 +98,7 @@ class PairTest:
         x, y = self.reader.read_all(list(drawn))
         told = self._shared_leaf(x, y)
         if told is not None:
-            self._draw_singly(f"{told} is one for each call, and another for the next")
+            self._draw_singly(f"{told} differs in every call")
             return
         # What the very first draw holds was numbered by it alone, unless columns had to be chosen.
         if not self.samples and not self.reader.left_out:
@@ -169,7 +169,7 @@ class PairTest:
         """Forget this pair's vectorised calls, with their wealth, and draw one output a call."""
         self.log_share = 0.0 if not self.samples else np.log(1 - _VECTORISED)
         self._singly = True
-        self.notes.append(f"{self.edge.name}: {why}; from then on one draw a call")
+        self.notes.append(f"{self.edge.name}: {why}, so from then on each call gives one draw")
         self._begin()
         self.log_wealth = self.log_share
 
@@ -222,7 +222,7 @@ def witness(test: PairTest) -> Witness:
             places = np.flatnonzero(seen == code)
             if len(places):
                 return wager.feature.named(side.part(int(places[0]), int(places[0]) + 1), code)
-        return "a value that did not come again"
+        return "a value that did not occur again"
 
     first, second = (float(mask[look.cells.place(v)].mean()) for v in values)
     if isinstance(look.cells, Quantiles):

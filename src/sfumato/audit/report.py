@@ -175,7 +175,7 @@ class Report(TextCard):
     settings: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        raise TypeError("a Report is neither true nor false: ask report.violated")
+        raise TypeError("a Report has no truth value. Use report.violated")
 
     def __str__(self) -> str:
         return text(self)

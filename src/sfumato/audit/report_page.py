@@ -84,7 +84,7 @@ def _verdict(report: Report) -> Html:
     alarms = "The histogram method has no exact rate of false alarms."
     if not math.isnan(report.alpha):
         alarms = (
-            "A mechanism that keeps this claim is called violated with probability at most "
+            "A mechanism that keeps this claim is reported as violated with probability at most "
             f"{number(report.alpha)}, over the whole audit and whenever it stops."
         )
     return _filled("violated", mechanism=report.mechanism, claim=report.claim, alarms=alarms)
@@ -108,7 +108,7 @@ def _event(report: Report, witness: Witness) -> Html:
         ("What breaks it", "The event", "More often on", "Than on")
         if report.violated
         else (
-            "The pair that was looked at most",
+            "The pair that was tested most",
             "The event with the most evidence, too little to reject",
             "On",
             "And on",

@@ -56,7 +56,7 @@ def _violated(report: Report) -> str:
 
 
 def _passed(report: Report) -> str:
-    return f"nothing found against {report.mechanism} with {report.claim}; that is no proof"
+    return f"nothing found against {report.mechanism} with {report.claim} (this is not a proof)"
 
 
 def _ratio(observed: float, delta: float) -> str:
@@ -92,7 +92,7 @@ def sight(visible: float) -> str:
     """Return the text of which epsilon an audit could have found."""
     if visible == math.inf:
         return "nothing: too few draws for any epsilon"
-    return f"epsilon above {visible:.3g}: with so many draws, less could not be expected to be found"
+    return f"epsilon above {visible:.3g}: with so many draws, smaller violations would not be found"
 
 
 def _line(label: str, words: str, *, wrap: bool = True) -> str:

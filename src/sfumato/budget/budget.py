@@ -187,8 +187,8 @@ class Account:
         over = max(limit[place] - total[place], Fraction(0))
         number = six_digits(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
-            f"{name}={number} exceeds what is left of {self.called}: {six_digits(over)} is left, "
-            f"and {round_up(value - limit[place] + total[place]):g} more is needed"
+            f"{name}={number} exceeds what is left of {self.called}: {six_digits(over)} is "
+            f"left, and {round_up(value - limit[place] + total[place]):g} more is needed"
         )
 
     def _sums_refusal(self, asked: Spent) -> str:
@@ -196,13 +196,13 @@ class Account:
         left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
         first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} exceeds what is left of {self.called}"
         if not left.epsilon:
-            return f"{first}: nothing is left for a question"
+            return f"{first}: nothing is left for another query"
         pairs = ("epsilon", asked.epsilon - left.epsilon), ("delta", asked.delta - left.delta)
         lacking = " and ".join(f"{name}={round_up(over):.6g}" for name, over in pairs if over > 0)
         pair = f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
-        can = f"a question may still ask for {pair}"
+        can = f"a query can still spend {pair}"
         second = f" by {lacking}" if lacking else ""
-        tighter = ". composition='adding' leaves all of the budget's delta to questions, and not half"
+        tighter = ". composition='adding' leaves all of the budget's delta to queries, instead of half"
         return f"{first}{second}; {can}" + (tighter if asked.delta > left.delta else "")
 
     @property
@@ -277,9 +277,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
     """
 
     _foreign = foreign_names.BUDGET
-    _elsewhere = (
-        "what is spent in two places would be counted in neither; give each place a budget of its own"
-    )
+    _elsewhere = "spending in two places would be counted in neither. Give each place a budget of its own"
     _refusal = BudgetError
 
     @suggest_arguments
@@ -386,7 +384,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
         facts = [
             ("in all", f"epsilon {exact(cap.epsilon)}, delta {exact(cap.delta)}"),
             ("spent", f"within {_price(epsilon, delta)}"),
-            ("left", f"{left.share:.1%}; a question may ask for {_price(left.epsilon, left.delta)}"),
+            ("left", f"{left.share:.1%}; a query can spend {_price(left.epsilon, left.delta)}"),
         ]
         paid = [[one.what, exact(one.epsilon), exact(one.delta)] for one in self.history[-_MAX:]]
         more = f"The last {_MAX} of {len(self.history):,} questions." if len(self.history) > _MAX else ""
@@ -395,14 +393,14 @@ class Budget(SuggestingArguments, Displayed, Owned):
 
     @property
     def _title(self) -> str:
-        return "Budget of all questions together"
+        return "Budget of all queries together"
 
     def __repr__(self) -> str:
         left = self._left()
         cap = self._account.cap
         return (
             f"<Budget of epsilon={six_digits(cap.epsilon)}, delta={six_digits(cap.delta)}: "
-            f"{float(left.share):.1%} left, a question may ask for epsilon={six_digits(left.epsilon)}>"
+            f"{float(left.share):.1%} left, a query can spend epsilon={six_digits(left.epsilon)}>"
         )
 
 

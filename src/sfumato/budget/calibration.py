@@ -92,10 +92,13 @@ class _Budget:
         x = crossing(height, log2(start), tolerance, stride=stride, reach=REACH)
         if x is None:
             raise BudgetError(
-                f"no noise is enough for epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g}"
+                f"no amount of noise is enough for epsilon = {float(self.epsilon):.6g}, delta = "
+                f"{float(self.delta):.6g}"
             )
         if x <= log2(start) - REACH:
-            raise BudgetError("every noise is within the budget: the loss does not depend on the multiplier")
+            raise BudgetError(
+                "every amount of noise is within the budget: the loss does not depend on the multiplier"
+            )
         return _power(x)
 
     def by_sums(self, start: Fraction) -> Fraction:
@@ -177,8 +180,8 @@ def threshold_delta(delta: Fraction, groups: int, *, union: bool = False) -> Fra
     each = kept / groups if union else split_delta(kept, groups)
     if each < SMALLEST_CHANCE:
         raise BudgetError(
-            "delta leaves less than 1e-290 for each private group, which cannot be certified. Give a larger "
-            "delta, such as 1e-6"
+            "delta leaves less than 1e-290 for each private group, which cannot be certified. Give a "
+            "larger delta, such as 1e-6"
         )
     return min(each, LARGEST_CHANCE)
 

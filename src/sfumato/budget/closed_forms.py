@@ -87,7 +87,7 @@ def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     eps = admissible_epsilon(epsilon)
     target = admissible_delta(delta, zero=False)
     if target < Fraction(1, 2**1900):
-        raise BudgetError("delta is below 2^-1900; Gaussian noise needs a larger one")
+        raise BudgetError("delta is below 2^-1900, but Gaussian noise needs a larger one")
     return _largest_mu(eps, target)
 
 

@@ -166,7 +166,7 @@ def explain_epsilon(
     """
     eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)
     if eps > 700:
-        raise ParameterError("epsilon", epsilon, "at most 700, where nothing is hidden long since")
+        raise ParameterError("epsilon", epsilon, "at most 700, above which nothing is protected")
     high = exp_bounds(eps, 200)[1]
     beliefs = []
     for given in priors:

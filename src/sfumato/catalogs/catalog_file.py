@@ -75,7 +75,7 @@ def _toml(path: str) -> dict[str, Any]:
         # Its own text may quote the file, which may be another one than was meant.
         place = re.search(r"at line \d+, column \d+|at end of document", str(error))
         where = f" {place[0]}" if place else ""
-        return CatalogError(f"{path}: this is not TOML{where}; put text in quotes; see docs/catalog.md")
+        return CatalogError(f"{path}: this is not TOML{where}. Put text in quotes, as in docs/catalog.md")
 
     with in_own_words(says, OSError, ValueError, RecursionError):  # what is no UTF-8 is a ValueError, too
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"), parse_float=Decimal)
@@ -102,7 +102,7 @@ def _declarations(
     """Return the declarations of all tables in a catalog file, after checks of names and foreign keys."""
     _known(name, given, ("timezone", "tables"), "catalog")
     if timezone is not None and "timezone" in given:
-        raise CatalogError(f"{name}: timezone is given twice, here and in catalog(..., timezone=); keep one")
+        raise CatalogError(f"{name}: timezone is given both here and in catalog(..., timezone=). Keep one")
     zone = given.get("timezone", "UTC") if timezone is None else timezone
     if not isinstance(zone, str):
         raise CatalogError(
@@ -111,11 +111,11 @@ def _declarations(
     entries = _mapping(f"{name}: tables", given.get("tables"), "[tables.visits]")
     tables = {key: _table(name, key, entry, placed, zone) for key, entry in entries.items()}
     if not tables:
-        raise CatalogError(f"{name}: no table is declared; write [tables.visits] with its source")
+        raise CatalogError(f"{name}: no table is declared. Write [tables.visits] with its source")
     folded: dict[str, str] = {}
     for key in tables:
         if (other := folded.setdefault(key.casefold(), key)) != key:
-            raise CatalogError(f"{name}: the tables {other!r} and {key!r} differ by case alone; rename one")
+            raise CatalogError(f"{name}: the tables {other!r} and {key!r} differ only in case. Rename one")
     for table in tables.values():
         _check_foreign_key(table, tables)
     return Declarations(name, tables)
@@ -126,42 +126,44 @@ def _table(
 ) -> TableDeclaration:
     """Return the declaration of one [tables.NAME] entry of a catalog file."""
     if not isinstance(name, str) or not name.strip():
-        raise CatalogError(f"{catalog}: tables: {shown(name)} is no name of a table")
+        raise CatalogError(f"{catalog}: tables: {shown(name)} is not a table name")
     where = f"{catalog}: tables.{name}"
     given = _mapping(where, entry, f'[tables.{name}] source = "{name}.parquet"')
     _known(where, given, (*_TABLE, "columns"), "table")
     source = given.get("source")
     if source is None or (isinstance(source, str) and not source.strip()):
-        raise CatalogError(f'{where}: source is missing; write source = "{name}.parquet"')
+        raise CatalogError(f'{where}: source is missing. Write source = "{name}.parquet"')
     public = _truth(where, given, "public", False)
     if public and (odd := [key for key in _OF_UNITS if key in given]):
-        raise CatalogError(f"{where}: {odd[0]} does not go with public = true: a public table has no units")
+        raise CatalogError(
+            f"{where}: {odd[0]} cannot be combined with public = true, as a public table has no "
+            "privacy units. Leave one out"
+        )
     parts = _unit(where, given.get("privacy_unit"))
     unit = unit_name(parts) or None
     timezone = given.get("unit_timezone", zone)
     if not isinstance(timezone, str) or ("unit_timezone" in given and len(parts) < 2):
         raise CatalogError(
-            f"{where}: unit_timezone is {shown(timezone)}, but must be the name of a time zone, in which "
-            "expressions of a privacy_unit of several columns read times"
+            f"{where}: unit_timezone is {shown(timezone)}, but must be the name of a time zone, "
+            "in which expressions in a list as privacy_unit read times"
         )
     foreign = _foreign_key(where, given.get("foreign_keys"))
     if not public and unit is None and foreign is None:
         raise CatalogError(
-            f"{where}: privacy_unit is missing: name the column that says whose row it is, "
-            'privacy_unit = "id"; '
-            "or write public = true where anybody may see the rows"
+            f'{where}: privacy_unit is missing. Write privacy_unit = "id" with the column that says '
+            "whose row it is, or public = true if anybody may see the rows"
         )
     if unit is not None and foreign is not None:
         raise CatalogError(
-            f"{where}: both privacy_unit and foreign_keys are given, but a row belongs to one unit by one "
-            "way: keep one"
+            f"{where}: both privacy_unit and foreign_keys are given, but a row gets its unit from "
+            "one of them. Keep one"
         )
     columns = tuple(_columns(where, given.get("columns", {})))
     for column in columns:
         if unit is not None and column.name.casefold() == unit.casefold() and column.domain is not None:
             raise CatalogError(
-                f"{where}.columns.{column.name}: the privacy unit has no domain: a group for each unit is "
-                "not private"
+                f"{where}.columns.{column.name}: the privacy unit cannot have a domain, as a "
+                "group for each unit is not private. Leave the domain out"
             )
     try:
         found = placed(source)
@@ -193,7 +195,7 @@ def _unit(where: str, given: object) -> tuple[str, ...]:
         return () if given is None else (given,)
     if not isinstance(given, (list, tuple)):
         raise CatalogError(
-            f"{where}: privacy_unit is {shown(given)}, but must be the name of a column, or a list of several"
+            f"{where}: privacy_unit is {shown(given)}, but must be the name of a column, or a list of names"
         )
     try:
         return checked_parts(given)
@@ -209,7 +211,9 @@ def _types(where: str, given: object) -> dict[str, str] | None:
     types = dict(_mapping(f"{where}: types", given, 'types = {id = "BIGINT", day = "DATE"}'))
     for name, kind in types.items():
         if not isinstance(name, str) or not isinstance(kind, str):
-            raise CatalogError(f"{where}: types: {shown(name)} is declared {shown(kind)}, which is no type")
+            raise CatalogError(
+                f"{where}: types: {shown(name)} is declared {shown(kind)}, which is not a type"
+            )
     return types
 
 
@@ -221,8 +225,8 @@ def _foreign_key(where: str, given: object) -> ForeignKey | None:
     keys = _mapping(f"{where}: foreign_keys", given, form)
     if len(keys) != 1:
         raise CatalogError(
-            f"{where}: foreign_keys has {len(keys)}, but a row belongs to one unit, which one key leads to; "
-            f"write {form}"
+            f"{where}: foreign_keys has {len(keys)} keys, but one key leads to the unit of a row. "
+            f"Write {form}"
         )
     ((column, target),) = keys.items()
     table, _, key = target.rpartition(".") if isinstance(target, str) else ("", "", "")
@@ -248,12 +252,12 @@ def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclar
             )
         if tables[key.table].public:
             raise CatalogError(
-                f"{at.where}: {target}, but {key.table} is public, and no row of it belongs to a unit; a "
-                "foreign key names the private table by which a row reaches its unit"
+                f"{at.where}: {target}, but {key.table} is public, so its rows belong to no "
+                "unit. Name the private table by which a row reaches its unit"
             )
         if key.table in seen:
             circle = " -> ".join([*seen[seen.index(key.table) :], key.table])
-            raise CatalogError(f"{at.where}: {target}, which leads in a circle: {circle}")
+            raise CatalogError(f"{at.where}: {target}, which is circular: {circle}")
         seen.append(key.table)
         at = tables[key.table]
 
@@ -278,7 +282,7 @@ def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
     for name, entry in columns.items():
         place = f"{where}.columns.{name}"
         if not isinstance(name, str) or not name.strip() or name.casefold() in seen:
-            raise CatalogError(f"{place}: the column is named twice (names are equal whatever their case)")
+            raise CatalogError(f"{place}: the column is named twice (case does not matter)")
         seen.add(name.casefold())
         column = _mapping(place, entry, f"columns.{name} = {{lower = 0, upper = 120}}")
         _known(place, column, _COLUMN, "column")
@@ -290,8 +294,8 @@ def _is_complete(where: str, given: Mapping[str, Any]) -> bool:
     """Return whether a column entry in a catalog file says that no value is missing."""
     if "missing" in given and given["missing"] != "none":
         raise CatalogError(
-            f'{where}: missing is {shown(given["missing"])}, but must be "none": no value is NULL or NaN. '
-            "Leave it out if a value can be missing"
+            f'{where}: missing is {shown(given["missing"])}, but must be "none", for no NULL or '
+            "NaN. Leave it out if a value can be missing"
         )
     return "missing" in given
 
@@ -303,7 +307,7 @@ def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] |
         return None
     for name in ("lower", "upper"):
         if name not in ends:
-            raise CatalogError(f"{where}: {name} is missing; bounds are both, lower and upper")
+            raise CatalogError(f"{where}: {name} is missing. Bounds need both lower and upper")
         if not _is_number(ends[name], exact=True):
             raise CatalogError(f"{where}: {name} is {shown(ends[name])}, but must be a number")
     try:
@@ -327,11 +331,12 @@ def _domain(where: str, given: object) -> tuple[Hashable, ...] | None:
         return None
     if not isinstance(given, (list, tuple, range)) or not given:
         raise CatalogError(
-            f"{where}: domain is {shown(given)}, but must be a list of all values, domain = [2023, 2024]"
+            f"{where}: domain is {shown(given)}, but must be a list of all values, such as domain "
+            "= [2023, 2024]"
         )
     kinds = {_kind(where, value) for value in given}
     if len(kinds) > 1:
-        raise CatalogError(f"{where}: domain holds {' and '.join(sorted(kinds))}; give all values one type")
+        raise CatalogError(f"{where}: domain has {' and '.join(sorted(kinds))}. Give all values one type")
     if len(set(given)) < len(given):
         twice = next(value for i, value in enumerate(given) if value in given[:i])
         raise CatalogError(f"{where}: domain names {twice if _is_number(twice) else shown(twice)} twice")
@@ -344,7 +349,8 @@ def _kind(where: str, value: object) -> str:
         if isinstance(value, types) and (name != "numbers" or _is_number(value)):
             return name
     raise CatalogError(
-        f"{where}: domain holds {shown(value)}, but must hold numbers, texts, dates, times or truth values"
+        f"{where}: domain has {shown(value)}, but its values must be numbers, texts, dates, times "
+        "or truth values"
     )
 
 

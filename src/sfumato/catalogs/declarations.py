@@ -36,7 +36,7 @@ def catalog_card(catalog: Declarations) -> Card:
             Rows(["table", "column", "what is known"], known, left=3, beyond=_beyond("columns", len(columns)))
             if known
             else None,
-            Sentences(["Nothing was read for this: no source is opened before a table of it is."]),
+            Sentences(["Nothing was read for this: a source is opened only when one of its tables is."]),
         ],
     )
 
@@ -240,8 +240,8 @@ class Declarations(SuggestingArguments, Displayed):
         table = self.declaration(name)
         if table.public:
             raise QueryError(
-                f"{table.where}: the table is public, so it needs no noise: read it as it is, or open it "
-                f"with catalog.public({name!r}) to join it. A question is about a private table"
+                f"{table.where}: the table is public, so it needs no noise. Read it directly, or "
+                f"open it with catalog.public({name!r}) to join it to a private table"
             )
         return replace(table, privacy_unit=self.unit_name(name))
 
@@ -269,9 +269,10 @@ def check_size(columns: Sequence[str], domains: Sequence[Sequence[object]]) -> N
     if size(domains) > MAX_GROUPS:
         sizes = " times ".join(f"{len(domain):,}" for domain in domains)
         raise QueryError(
-            f"group_by: the domains of {', '.join(columns)} have {sizes} = {size(domains):,} groups, "
-            f"but all are in the output, and at most {MAX_GROUPS:,} can be. Let groups be chosen privately, "
-            "group_by(..., keys='private'), in SQL OPTIONS (group_selection = auto), or take fewer columns"
+            f"group_by: the domains of {', '.join(columns)} have {sizes} = {size(domains):,} "
+            f"groups, but at most {MAX_GROUPS:,} can be shown. Choose groups privately with "
+            "group_by(..., keys='private'), in SQL OPTIONS (group_selection = auto), or group by "
+            "fewer columns"
         )
 
 
@@ -294,29 +295,29 @@ def bounds_note(table: TableDeclaration, column: str, bounds: tuple[Fraction, Fr
     """Return the note that a column's bounds come from its declaration."""
     lower, upper = (str(float(b)) if b.denominator > 1 else str(b) for b in bounds)
     return (
-        f"{column} has no bounds in the question: each row is clamped to {lower} to {upper}, as "
-        f"{table.where} says."
+        f"{column} has no bounds in the question, so each row is clamped to {lower} to {upper}, "
+        f"from {table.where}."
     )
 
 
 def groups_note(table: TableDeclaration, keys: Sequence[str], domains: Sequence[Sequence[object]]) -> str:
     """Return the note that groups are public because their domains are declared."""
     return (
-        f"the {size(domains)} groups by {', '.join(keys)} are public, as {table.where} declares their "
-        "domains: each is shown, and rows with other values are in none."
+        f"the {size(domains)} groups by {', '.join(keys)} are public, from the domains in "
+        f"{table.where}: each is shown, and rows with other values are dropped."
     )
 
 
 def limit_note(table: TableDeclaration, name: str, limit: int) -> str:
     """Return the note that a limit comes from a table's declaration."""
-    return f"{name} was not given: {limit} is taken, the most that {table.where} allows."
+    return f"{name} was not given, so it is {limit}, the most that {table.where} allows."
 
 
 def unused_note(table: TableDeclaration, name: str) -> str:
     """Return the note that a declared limit has no effect on the largest groups."""
     return (
-        f"{name} of {table.where} limits nothing here: a unit counts in all its groups, each of which it "
-        "moves by its bound at most, and the noise hides it in however many."
+        f"{name} of {table.where} has no effect here: a unit counts in all of its groups, and the "
+        "noise covers any number of them."
     )
 
 
@@ -328,13 +329,13 @@ def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
 def owner_notes(table: TableDeclaration, key: ForeignKey, unit: str) -> list[str]:
     """Return the notes on rows that reach their unit by a declared foreign key."""
     told = [
-        f"a row of {table.name} belongs to the {unit} whose row of {key.table} has its {key.column} as "
-        f"{key.key}, as {table.where} says; one that finds none is dropped."
+        f"each row of {table.name} belongs to the {unit} of the row of {key.table} whose "
+        f"{key.key} is its {key.column}, from {table.where}. Rows without a match are dropped."
     ]
     if key.key.casefold() != unit.casefold():
         told.append(
-            f"{key.table}.{key.key} is declared unique, which no release checks, as that would tell of "
-            f"rows: a row of {table.name} whose {key.column} several {unit} have counts for each of them, "
-            "and is protected so many times less."
+            f"{key.table}.{key.key} is declared unique, which no release checks, as that would "
+            f"reveal rows. A row of {table.name} whose {key.column} belongs to several {unit} "
+            "counts for each of them, which divides its protection."
         )
     return told

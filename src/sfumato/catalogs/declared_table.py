@@ -117,8 +117,9 @@ class DeclaredTable(Table[Released]):
         """
         if isinstance(by, Unbounded):
             raise QueryError(
-                f"top: by bounds what a unit adds to a group, but the bounds in {self.declared.where} are of "
-                f"each row. Write sf.sum({by.column!r}, lower=..., upper=...)"
+                "top: by needs bounds on what a unit adds to a group, but those in "
+                f"{self.declared.where} are for single rows. Write sf.sum({by.column!r}, "
+                "lower=..., upper=...)"
             )
         return super().top(*columns, k=k, by=by, keys=keys, candidates=candidates)
 
@@ -229,8 +230,9 @@ class DeclaredTable(Table[Released]):
             raise asked.refusal(self._declaring(column))
         if dict(asked.options).get("per") == "unit":
             raise QueryError(
-                f"agg: {name} bounds what a unit adds to a group, but the bounds in {self.declared.where} "
-                f"are of each row. Write sum({column!r}, lower=..., upper=..., per='unit'), or leave per out"
+                f"agg: {name} needs bounds on what a unit adds to a group, but those in "
+                f"{self.declared.where} are for single rows. Write sum({column!r}, lower=..., "
+                "upper=..., per='unit'), or leave per out"
             )
         return asked.bounded(*bounds)
 
@@ -238,13 +240,12 @@ class DeclaredTable(Table[Released]):
         """Suggest where bounds of a column of this declared table could be declared."""
         where, origin = self.declared.where, self._origin(column)
         if origin is not None and self._own(column):
-            return f"; or declare lower and upper of {origin[1]} in {origin[0].where}"
+            return f", or declare lower and upper of {origin[1]} in {origin[0].where}"
         if self.declared.bounds(column) is not None:
             return (
-                f"; the bounds in {where} are those of the source's {column}, not of what with_columns makes "
-                "of it"
+                f"; the bounds in {where} are for the source's {column}, not for the column from with_columns"
             )
-        return f"; the question makes {column}, so that no bounds in {where} are its own"
+        return f"; the question derives {column}, so bounds in {where} cannot be used"
 
     def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
         """Return the table with the declared limits that an aggregate needs and the query lacks."""

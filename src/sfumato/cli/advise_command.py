@@ -50,7 +50,10 @@ def advise(
     """
     with answering("epsilon", "delta") as console:
         if epsilon is None:
-            raise QueryError("--epsilon is missing: of all questions and the looks together, such as 2")
+            raise QueryError(
+                "--epsilon is missing. Give the total for all queries and preliminary queries, such as "
+                "--epsilon 2"
+            )
         files = check_written(output or [], plot)
         texts = list(_texts(text or [], file or []))
         questions = _questions(texts, epsilon, delta, sources(table, public), catalog, release)
@@ -67,13 +70,13 @@ def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     for text in given:
         found = statements(check_no_file(text))
         if not found:
-            raise QueryError(f"{text!r} holds no question; leave it out, or write SELECT ...")
+            raise QueryError(f"{text!r} has no query. Leave it out, or write SELECT ...")
         for one in found:
             yield "", one
     for path in files:
         found = statements(text_of(path, "--file"))
         if not found:
-            raise QueryError(f"--file: {str(path)!r} holds no question; leave it out, or write SELECT ...")
+            raise QueryError(f"--file: {str(path)!r} has no query. Leave it out, or write SELECT ...")
         for i, one in enumerate(found, 1):
             yield path.stem + (f" ({i})" if len(found) > 1 else ""), one
 
@@ -95,7 +98,7 @@ def _questions(
 
     if not texts:
         raise QueryError(
-            'no question is given; write sfumato advise "SELECT ..." "SELECT ...", or --file questions.sql'
+            'there is no query. Write sfumato advise "SELECT ..." "SELECT ...", or --file questions.sql'
         )
     admissible_epsilon(epsilon), admissible_delta(delta)
     read = asking(tables, read_catalog(catalog), None, NO_LIMITS, Advised(epsilon, delta))
@@ -104,14 +107,15 @@ def _questions(
         asked = read(text)
         if release and asked.query.outside is not None:
             raise QueryError(
-                "--release: a text computes with what is released, as ORDER BY, LIMIT and arithmetic do; "
-                "leave out --release, and ask it by sfumato sql with what is advised"
+                "--release: a query computes with released tables, with ORDER BY, LIMIT or "
+                "arithmetic. Leave out --release, and run that query with sfumato sql and the "
+                "advised options"
             )
         for question in asked.questions:
             if not isinstance(question, Question):
                 raise QueryError(
-                    "advise: a text asks for the largest groups, which have no limits to find; ask it by "
-                    "sfumato sql"
+                    "advise: a query asks for the largest groups, which have no limits to choose. "
+                    "Run it with sfumato sql"
                 )
             found[free_name(name or question.query.title, found)] = question
     return found
@@ -148,7 +152,7 @@ def _advise(
     try:
         tell(console, str(advice))
         told = [line for one in advice.questions.values() for line in _written(one)]
-        tell(console, "\n".join(["", "To ask one by sfumato sql:", *told]))
+        tell(console, "\n".join(["", "To run one with sfumato sql:", *told]))
     finally:
         for path in outputs:
             write(path, iter(advice.to_arrow().to_batches()))

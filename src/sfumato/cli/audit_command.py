@@ -77,7 +77,7 @@ def audit(
             )
             _tell(console, found, paths)
         except KeyboardInterrupt:
-            fail("stopped before the audit ended: there is no verdict", ExitCode.STOPPED)
+            fail("stopped before the audit ended, without a verdict", ExitCode.STOPPED)
     raise typer.Exit(ExitCode.FAILED if found.violated else ExitCode.DONE)
 
 
@@ -97,14 +97,14 @@ def _method(method: str, confidence: float, given: dict[str, Any], datasets: str
     chosen = {name: value for name, value in given.items() if value is not None}
     for one in ("datasets", "size"):
         if one in chosen and datasets is not None:
-            raise QueryError(f"--{one} is of the Halton datasets, which {datasets} takes the place of")
+            raise QueryError(f"--{one} is for the Halton datasets, which {datasets} replaces")
     if method == "histogram":
         return HistogramMethod(confidence=confidence, **chosen)
     if method != "betting":
         raise ParameterError("--method", method, "betting or histogram")
     if chosen:
         first = f"--{next(iter(chosen)).replace('_', '-')}"
-        raise QueryError(f"{first} belongs to --method histogram; leave it out, or add that")
+        raise QueryError(f"{first} belongs to --method histogram. Leave it out, or add --method histogram")
     return method
 
 
@@ -127,7 +127,7 @@ def _shortened(line: str) -> str:
     """Shorten a line of the audit report that would fill the screen, such as a large dataset."""
     if len(line) <= _LONGEST_LINE:
         return line
-    return f"{line[:200].rstrip()} ... ({len(line):,} characters: write them with --output report.txt)"
+    return f"{line[:200].rstrip()} ... ({len(line):,} characters; --output report.txt writes all of them)"
 
 
 def _mechanism(target: str) -> Any:
@@ -138,8 +138,9 @@ def _mechanism(target: str) -> Any:
     if not callable(found) and not isinstance(found, Mechanism):
         kind = type(found).__name__
         raise QueryError(
-            f"MODULE:NAME: {target} is of type {kind}, which cannot be called; name a function "
-            "mechanism(dataset, size), which returns size outputs, or mechanism(dataset), which returns one"
+            f"MODULE:NAME: {target} is of type {kind}, which cannot be called. Name a function "
+            "mechanism(dataset, size), which returns size outputs, or mechanism(dataset), which "
+            "returns one"
         )
     return found
 
@@ -152,9 +153,9 @@ def _claim(epsilon: str | None, delta: str | None, zcdp: str | None, gaussian: s
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
         what = f"it is given {len(named)} times, by {' and '.join(named)}" if named else "it is missing"
-        raise QueryError(f"The claim: {what}; write one of --epsilon 1, --zcdp 0.5, --gaussian 1")
+        raise QueryError(f"the claim: {what}. Write one of --epsilon 1, --zcdp 0.5, --gaussian 1")
     if delta is not None and epsilon is None:
-        raise QueryError(f"--delta belongs to --epsilon; leave it out with {named[0]}")
+        raise QueryError(f"--delta belongs to --epsilon. Leave it out with {named[0]}")
     if epsilon is not None:
         return claims.approximate(epsilon, delta or 0)
     return claims.zcdp(zcdp) if zcdp is not None else claims.gaussian(gaussian or "")
@@ -173,8 +174,8 @@ def _listed(target: str | None, option: str) -> list[Any] | None:
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes, dict)):
         kind = type(found).__name__
         raise QueryError(
-            f"{option}: {target} gives {with_article(kind)}; it must be a list, or a function that "
-            f"returns one"
+            f"{option}: {target} gives {with_article(kind)}, but must be a list, or a function "
+            "that returns one"
         )
     return list(found)
 
@@ -204,8 +205,8 @@ def find(target: str, option: str) -> Any:
     if module.endswith(".py") or "/" in module:
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
         raise QueryError(
-            f"{option}: {module!r} is a path; write it as a module, {dotted}:{name or 'NAME'}, "
-            "from the folder that it begins in"
+            f"{option}: {module!r} is a path. Write it as a module, "
+            f"{dotted}:{name or 'NAME'}, and run from the folder that it begins in"
         )
     if not (module and colon and name):
         raise QueryError(f"{option}: {target!r} must be package.module:name, such as mechanisms:noisy_count")

@@ -39,15 +39,15 @@ def check(
             if what.suffix.lower() == ".toml":
                 if any(given is not None for given in (catalog, table, public, splits, removed)):
                     raise QueryError(
-                        f"{what} is a catalog, which is checked as it is; options are of a question, "
-                        "query.sql"
+                        f"{what} is a catalog, which has no query options. Leave the options out, "
+                        "or pass query.sql"
                     )
                 found = _of_catalog(what)
             else:
                 counts = {"splits": splits, "removed": removed}
                 found = _of_question(what, read_catalog(catalog), sources(table, public), counts)
         except KeyboardInterrupt:
-            fail("stopped before the check ended: there is no verdict", ExitCode.STOPPED)
+            fail("stopped before the check ended, without a verdict", ExitCode.STOPPED)
     tell(console, str(found))
     raise typer.Exit(ExitCode.DONE if found.ok else ExitCode.FAILED)
 
@@ -68,7 +68,7 @@ def _of_question(path: Path, catalog: Any, tables: dict[str, Any], counts: dict[
     given: dict[str, Any] = {"catalog": catalog, **counts}
     given = {name: value for name, value in given.items() if value is not None}
     text = text_of(path, "PATH")
-    with Watch("Asking of some units, and of others", lambda: done[-1]):
+    with Watch("Querying some units, and others", lambda: done[-1]):
         return checked(text, tables=tables or None, progress=done.append, **given)
 
 
@@ -119,8 +119,8 @@ def analyze(
     with answering() as console:
         if not not_private:
             raise QueryError(
-                "sfumato analyze shows exact numbers of rows, which are not private: if the rows are yours, "
-                "add --not-private; to see errors without a look at them, write sfumato sql --preview"
+                "sfumato analyze shows exact numbers of rows, which are not private. If the rows are "
+                "yours, add --not-private; sfumato sql --preview shows errors without reading them"
             )
         compared = {
             "groups": _limits("--groups", groups),
@@ -154,7 +154,7 @@ def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     parts = getattr(release, "_releases", (release,))
     if len(parts) > 1:
         raise QueryError(
-            f"analyze: {file} has {len(parts)} private SELECTs; put the one that is meant into a file"
+            f"analyze: {file} has {len(parts)} private SELECTs. Put the one to analyze into a file"
         )
     if not isinstance(parts[0], Release):
         raise QueryError(f"analyze: {file} asks for the largest groups, which have no limits to compare")
@@ -189,6 +189,8 @@ def _bounds(given: list[str]) -> dict[str, list[tuple[str, str]]]:
         if not name or any(len(pair) != 2 for pair in ends):
             raise ParameterError("--bounds", entry, "NAME=LOW:HIGH, such as visits=0:10,0:30")
         if name in found:
-            raise QueryError(f"--bounds: {name!r} is given twice; put its bounds behind one, with commas")
+            raise QueryError(
+                f"--bounds: {name!r} is given twice. Write its bounds once, with commas between them"
+            )
         found[name] = [(low, high) for low, high in ends]
     return found

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _CODES = "Exit codes: 0 done; 1 {}; 2 the command line must be fixed."
 budget: typer.Typer = commands(
-    "Budgets that last, in a ledger: a file, or a database of PostgreSQL.",
+    "Manage budgets that last, in a ledger: a file, or a PostgreSQL database.",
     epilog=_CODES.format("the ledger, a file or the installation must be fixed"),
 )
 journal: typer.Typer = commands(
-    "Every question to a ledger's budgets, and what came of it.",
+    "Show every query to a ledger's budgets, and its outcome.",
     epilog=_CODES.format("the journal is broken, or the ledger, a file or the installation must be fixed"),
 )
 
@@ -78,7 +78,7 @@ class Payer:
             ParameterError: the path, which came by the option `name`, is the ledger's.
         """
         if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):
-            raise ParameterError(name, str(path), "another file than the ledger, which it would replace")
+            raise ParameterError(name, str(path), "a file other than the ledger, which it would replace")
 
     def tell_left(self, console: Console) -> None:
         """Print what is left of the ledger budget, or that it cannot be read now."""
@@ -100,11 +100,13 @@ def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer
     if dataset is None:
         if ledger is not None or analyst is not None:
             given = "--ledger" if ledger is not None else "--analyst"
-            raise QueryError(f"{given}: say whose budget pays: add --dataset NAME, as sfumato budget has it")
+            raise QueryError(
+                f"{given}: the budget is missing. Add --dataset NAME, the name in sfumato budget"
+            )
         return None
     place = ledger or os.environ.get(_VARIABLE)
     if not place:
-        raise QueryError(f"--dataset: say where its budget is: add --ledger PLACE, or set {_VARIABLE}")
+        raise QueryError(f"--dataset: the ledger is missing. Add --ledger PLACE, or set {_VARIABLE}")
     return Payer(place, opened_ledger(place).budget(dataset, analyst))
 
 
@@ -192,7 +194,7 @@ def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
     from rich.table import Table
 
     renewed = any(kept.period is not None for kept in found)
-    lifetime = ("period", "in a lifetime, which nothing bounds") if renewed else ()
+    lifetime = ("period", "in a lifetime, which has no limit") if renewed else ()
     table = Table("dataset", "analyst", "epsilon, delta", "spent", "left", *lifetime)
     for kept in found:
         cap, left = kept.account.cap, kept.account.left
@@ -209,8 +211,8 @@ def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
         if kept.analyst is not None and _is_above(kept, whole[kept.dataset]):
             tell(
                 console,
-                f"The cap of {kept.analyst} is above that of {kept.dataset!r} over all analysts, which "
-                "bounds them all: nobody can spend more than that.",
+                f"The cap of {kept.analyst} is above that of {kept.dataset!r} over all analysts, "
+                "which also applies: nobody can spend more than that.",
             )
 
 
@@ -333,7 +335,7 @@ def declare(
     """
     with answering() as console:
         opened_ledger(ledger).journal.declare(dataset, version)
-        tell(console, f"The data of {dataset!r} is of version {version!r}.")
+        tell(console, f"The data of {dataset!r} is now version {version!r}.")
 
 
 @journal.command()
@@ -344,7 +346,7 @@ def publish(
     """Let everybody who may ask have the answer to a question, for nothing, where they ask the same."""
     with answering() as console:
         opened_ledger(ledger).journal.publish(entry)
-        console.print(f"The answer to the question of entry {entry} is for everybody who asks the same.")
+        console.print(f"The answer to the query of entry {entry} is for everybody who sends the same query.")
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -353,7 +355,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     if line.kind in ("asked", "refused"):
         what = entered.get("what") or entered.get("text") or ""
         if "more" in detail:
-            what = "more were refused on this day, which are not written"
+            what = "more were refused on this day, but not written"
     elif line.kind == "cap":
         what = f"{entered['kind']}: delta {entered['delta']}"
     else:

@@ -20,8 +20,8 @@ from sfumato.cli.serve_command import serve, token
 from sfumato.cli.sql_command import sql
 
 app: typer.Typer = commands(
-    "Ask a table of personal rows; get noisy numbers that are safe to publish.",
-    epilog="What the words of an answer mean is in the glossary, docs/glossary.md.",
+    "Query a table of personal rows, and get noisy numbers that are safe to publish.",
+    epilog="The glossary, docs/glossary.md, explains the terms of an answer.",
     add_completion=False,
 )
 _FILE = "a file or the installation must be fixed"
@@ -50,22 +50,24 @@ def _codes(done: str, failed: str, misused: str) -> str:
 
 
 app.command(
-    epilog="Exit codes: 0 nothing found; 1 violated; 2 the command line must be fixed, or the mechanism "
-    "cannot be judged."
+    epilog=(
+        "Exit codes: 0 nothing found; 1 violated; 2 the command line must be fixed, or the mechanism "
+        "cannot be audited."
+    )
 )(audit)
 app.command(
     epilog=_codes(
         "the rows are as declared, or units are kept apart",
         "they are not",
-        "the catalog, the question or the command line",
+        "the catalog, the query or the command line",
     )
 )(check)
-app.command(epilog=_codes("done", _FILE, "the question, or the command line,"))(analyze)
-app.command(epilog=_codes("done", _FILE, "a question, the budget or the command line"))(advise)
+app.command(epilog=_codes("done", _FILE, "the query or the command line"))(analyze)
+app.command(epilog=_codes("done", _FILE, "the query, the budget or the command line"))(advise)
 app.command(
     epilog=_codes(
         "the receipt is certified, and the table agrees",
-        "not so, or the receipt is of made-up rows or of noise for tests",
+        "not so, or the receipt is of dummy rows or of noise for tests",
         "a file cannot be read, or the command line",
     )
 )(verify)

@@ -171,7 +171,7 @@ def text_of(file: Path, option: str) -> str:
 def check_no_file(text: str) -> str:
     """Return SQL from an argument, unless it is a file name."""
     if text.endswith(".sql") and " " not in text:
-        raise QueryError(f"{text!r} is the name of a file, not SQL; write --file {text}")
+        raise QueryError(f"{text} is the name of a file, not SQL. Write --file {text}")
     return text
 
 
@@ -193,7 +193,7 @@ def sources(private: Sequence[str] | None, public: Sequence[str] | None) -> dict
                 hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."
                 raise ParameterError(option, hidden, "NAME=PATH, such as visits=data/visits.parquet")
             if name in found:
-                raise QueryError(f"{option}: {name!r} is given twice; keep one")
+                raise QueryError(f"{option}: {name!r} is given twice. Keep one")
             found[name] = path if option == "--table" else sfumato.public(path)
     return found
 
@@ -232,7 +232,7 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
 def check_distinct(paths: Sequence[Path]) -> None:
     """Refuse a file that two output options name."""
     if len({whole_place(path) for path in paths}) < len(paths):
-        raise QueryError("--output: a file is named twice; give each its own name")
+        raise QueryError("--output: a file is named twice. Give each output its own name")
 
 
 def tell(console: Console, text: str) -> None:

@@ -57,7 +57,7 @@ def serve(
         )
 
 
-token: typer.Typer = commands("Tokens of those who may ask a service.")
+token: typer.Typer = commands("Manage the access tokens of a service.")
 
 
 @token.command()

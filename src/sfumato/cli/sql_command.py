@@ -150,7 +150,9 @@ class SqlCommand:
             checked_path(path, workbook=True)
         if self.receipt is not None:
             if self.dry_run or self.preview:
-                raise QueryError("--receipt: nothing is released, so there is none; leave one of them out")
+                raise QueryError(
+                    "--receipt: nothing is released, so there is no receipt. Leave one of the two out"
+                )
             checked_place(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
@@ -216,7 +218,7 @@ class SqlCommand:
 
     def _tell_repeats(self, console: Console, entry: int | None) -> None:
         if entry is not None:
-            console.print(f"It is the answer of entry {entry} of the ledger once more, for nothing.")
+            console.print(f"It is the answer of entry {entry} of the ledger, repeated at no charge.")
 
     def _tell_left(self, console: Console) -> None:
         if self.payer is not None and not self.quiet:
@@ -291,19 +293,26 @@ def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted:
     if show < 1:
         raise ParameterError("--show", show, "a whole number of at least 1")
     if quiet and diagnostics:
-        raise QueryError("--quiet: diagnostics are printed, and nothing would come of theirs; leave one out")
+        raise QueryError(
+            "--quiet: diagnostics are printed, so --quiet would hide what they cost. Leave one of the two out"
+        )
     if quiet and not wanted:
-        raise QueryError("--quiet: nothing would come of the budget that is spent; add --output or --plot")
+        raise QueryError("--quiet: the budget would be spent without output. Add --output or --plot")
 
 
 def _question(text: str | None, file: Path | None) -> str:
     """Return the SQL of `sfumato sql`: from its argument, --file or standard input."""
     if (text is None) == (file is None):
-        both = "both as an argument and by --file; keep one" if text is not None else "nowhere"
+        both = (
+            "the SQL is given both as an argument and by --file. Keep one" if text is not None else "nowhere"
+        )
         remedy = (
             ""
             if text is not None
-            else '. Write sfumato sql "SELECT ...", --file query.sql, or - for standard input'
+            else (
+                'the SQL is missing. Write sfumato sql "SELECT ...", --file query.sql, or - for standard '
+                "input"
+            )
         )
         raise QueryError(f"The SQL is given {both}{remedy}")
     if file is not None:
@@ -332,6 +341,6 @@ def _types(given: str | None) -> dict[str, str] | None:
 def _catalog(path: Path | None, dummy: bool) -> Any:
     """Return the catalog of `sfumato sql`, over made-up rows with --dummy."""
     if dummy and path is None:
-        raise QueryError("--dummy: rows are made up from what a catalog declares; add --catalog")
+        raise QueryError("--dummy: dummy rows need the declarations of a catalog. Add --catalog")
     found = read_catalog(path)
     return found.dummy() if dummy else found

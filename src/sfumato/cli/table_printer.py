@@ -115,8 +115,8 @@ def print_computed(
 def _tell_more(console: Console, numbers: pa.Table, show: int, what: str) -> None:
     if numbers.num_rows > show:
         console.print(
-            f"The first {show:,} of {numbers.num_rows:,} {what}; --show N prints more, "
-            "--output PATH keeps all.\n",
+            f"The first {show:,} of {numbers.num_rows:,} {what}. --show N prints more, --output "
+            "PATH keeps all.\n",
             style="italic",
         )
 
@@ -255,12 +255,12 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
     """
     largest = [one for one in getattr(release, "_releases", (release,)) if isinstance(one, TopRelease)]
     if preview and largest:
-        raise QueryError(
-            "--preview: which groups are the largest is not known before; --dry-run says the noise"
-        )
+        raise QueryError("--preview: the largest groups are not known beforehand. --dry-run shows the noise")
     if (plot or errors) and not all(one.measured for one in largest):
         given = "--plot" if plot else "--errors"
-        raise QueryError(f"{given}: counts => FALSE leaves out the numbers that it is of")
+        raise QueryError(
+            f"{given}: counts => FALSE leaves out the numbers that it is for. Leave one of the two out"
+        )
 
 
 def widths_of(release: TopRelease, bars: Bars) -> pa.Table | None:
@@ -321,8 +321,8 @@ def check_processed(release: NoisyTable, plot: bool, errors: bool) -> None:
         return
     if plot and not release._drawable:
         raise QueryError(
-            "--plot draws groups with their aggregates as they are released; leave out what is computed with "
-            "them, or write --output and draw that"
+            "--plot draws groups with their released aggregates, not SQL that computes with them. "
+            "Leave --plot out, or write --output and plot that"
         )
     if errors and not release._followed:
         raise QueryError(f"--{NOT_FOLLOWED.rpartition(',')[0]}")
@@ -465,7 +465,7 @@ def print_diagnostics(console: Console, release: NoisyTable, confidence: float) 
         told = getattr(one, "diagnostics", None)  # the largest groups have none
         if told is None:
             continue
-        with Watch("Looking at limits and bounds"):
+        with Watch("Running preliminary queries for limits and bounds"):
             sentences = told.sentences(confidence)
         lines = Table.grid(padding=(0, 2))
         lines.add_column(style="cyan", no_wrap=True)

@@ -46,9 +46,9 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ParameterError("url", url, _URL)
         if parts.username is not None or parts.password is not None:
-            raise QueryError("url: leave the user and the password out; the token says who asks")
+            raise QueryError("url: leave the user and the password out. The token identifies the analyst")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
-            raise QueryError("token: it must be the text that sfumato token create has shown")
+            raise QueryError("token: it must be the text from sfumato token create")
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 10**6:
             raise ParameterError("seconds", seconds, "a number above 0")
         if not isinstance(context, ssl.SSLContext | None):
@@ -271,7 +271,8 @@ class Client:
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Refuse to copy or pickle a client, which holds a token."""
         raise RefusalError(
-            "a client has a token, which is for no file or other process; call connect(...) there"
+            "a client has a token, which must not be saved or sent to another process. Call "
+            "connect(...) there"
         )
 
     def __repr__(self) -> str:
@@ -336,4 +337,4 @@ def _error(status: int, body: bytes) -> Exception:
         data = json.loads(body)["error"]
         return error_from_json(dict(data))
     except (ValueError, TypeError, KeyError, AttributeError):
-        return EngineError(f"the service answered with status {status}, and not in words of sfumato")
+        return EngineError(f"the service answered with status {status}, without an error message of sfumato")

@@ -130,7 +130,9 @@ class RemoteRelease(SuggestingArguments, ResultTable):
     """
 
     _foreign: ClassVar[Mapping[str, str]] = foreign_names.RELEASE | {
-        **dict.fromkeys(_FILES, "write to_pandas().to_csv('table.csv'), or what else pandas and Arrow write"),
+        **dict.fromkeys(
+            _FILES, "write to_pandas().to_csv('table.csv'), or any other method of pandas or Arrow"
+        ),
         **dict.fromkeys(_NUMBERS, "a service sends numbers and half-widths: frame(errors=True) has both"),
     }
 
@@ -221,12 +223,14 @@ class RemoteRelease(SuggestingArguments, ResultTable):
             return self.to_pandas()
         self._check_confidence(confidence)
         if not self._widths:
-            raise RefusalError("errors: this answer has no error bars; write frame() for its numbers alone")
+            raise RefusalError("errors: this answer has no error bars. Write frame() for its numbers alone")
         made, taken = self._table, self._table.column_names
         for name, width in self._widths.items():
             column = f"{name}_error"
             if column in taken:
-                raise QueryError(f"errors: {column} is the name of a column of the answer; see errors()")
+                raise QueryError(
+                    f"errors: {column} is the name of a column of the answer. Call errors() instead"
+                )
             made = made.add_column(made.column_names.index(name) + 1, column, width)
         return pandas_frame(made, self._attributes(bars=True))
 
@@ -279,7 +283,7 @@ class RemoteRelease(SuggestingArguments, ResultTable):
         labels, said = {"error_bars": "±", "bias": "bias"}, self._attributes(bars=True)
         facts = [(label, said[name]) for name, label in labels.items() if name in said]
         if self.repeats is not None:
-            facts.append(("again", f"the answer of entry {self.repeats} of the ledger, for nothing"))
+            facts.append(("again", f"the answer of entry {self.repeats} of the ledger, at no charge"))
         return far_card(
             self._table, self._widths, about["keys"], facts, self.hints, self.spent, dummy=self.dummy
         )

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from sfumato.guidance.preview import Preview
     from sfumato.plan.plan import Plan
 
-_OF_OWNER = "exact numbers of rows are for their owner, beside them"
+_OF_OWNER = "exact numbers of rows are for their owner"
 _NOT_HERE = {
-    "analyze": f"{_OF_OWNER}; preview(...) tells which errors to expect",
-    "diagnose": "release(diagnostics=...) tells what limits and bounds change, beside the answer",
-    "for_analysts": "a service admits releases alone",
+    "analyze": f"{_OF_OWNER}. preview(...) shows the expected errors",
+    "diagnose": "release(diagnostics=...) estimates the bias from limits and bounds",
+    "for_analysts": "a service answers only with releases",
 }
 
 
@@ -97,12 +97,12 @@ class Remote(SuggestingArguments, Displayed):
         """Return the local object behind a remote table of the same service."""
         if isinstance(value, Remote) and isinstance(value._local, (Table, PublicTable)):
             if value._service is not self._service:
-                raise QueryError("the tables are of two services; a question is asked of one")
+                raise QueryError("the tables are from two services. Use tables of one")
             return value._local
         if isinstance(value, (Table, PublicTable)):
             raise QueryError(
-                "a table of this process cannot be sent to a service, which has its rows to itself; take one "
-                "of its own, clinic.table(...) or clinic.public(...)"
+                "a table of this process cannot be sent to a service. Use the service's own, "
+                "clinic.table(...) or clinic.public(...)"
             )
         if isinstance(value, Mapping):
             return {key: self._here(one) for key, one in value.items()}
@@ -324,7 +324,7 @@ class RemoteQuestion(Remote):
         [1984, 1985, 1986, 1987, 1988]
         """
         if epsilon is None:
-            raise BudgetError("epsilon is missing; pass a finite number greater than 0")
+            raise BudgetError("epsilon is missing. Pass a finite number greater than 0")
         chosen: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "noise": noise}
         chosen |= {"group_selection": group_selection, "pre_threshold": pre_threshold}
         chosen |= {"diagnostics": diagnostics, "auto_share": auto_share}

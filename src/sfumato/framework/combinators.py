@@ -185,9 +185,7 @@ class Odometer(Owned):
         see `Filter`; docs/proofs/odometer.md.
     """
 
-    _elsewhere = (
-        "what is asked in two places would be counted in neither; give each place an odometer of its own"
-    )
+    _elsewhere = "queries in two places would be counted in neither. Give each place an odometer of its own"
     _refusal = BudgetError
 
     def __init__(
@@ -199,9 +197,9 @@ class Odometer(Owned):
             )
         if not isinstance(measure, Filter):
             raise QueryError(
-                f"Odometer: losses in {shown(measure)} must be fixed beforehand, with compose; measures in "
-                "which they may be chosen on the way are PureDP, ApproximateDP, ZeroConcentratedDP and "
-                "GaussianDP"
+                f"Odometer: losses in {shown(measure)} must be fixed beforehand, with compose. "
+                "Measures that allow adaptive losses are PureDP, ApproximateDP, ZeroConcentratedDP "
+                "and GaussianDP"
             )
         self._data, self._domain, self._metric, self._measure = data, domain, metric, measure
         self._budget, self._d_in = measure.budget(budget), distance_in(d_in)

@@ -261,9 +261,8 @@ class Measurement(Isolated):
 
     def _failed(self, error: Exception) -> QueryError:
         return QueryError(
-            f"{self.name} failed with {with_article(type(error).__name__)}, whose text is left out, as "
-            f"it may quote the "
-            f"data. What it is given must be in {self.input_domain}"
+            f"{self.name} failed with {with_article(type(error).__name__)} (its text is left out, "
+            f"as it may quote the data). The input must be in {self.input_domain}"
         )
 
     def __repr__(self) -> str:

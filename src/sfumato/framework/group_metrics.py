@@ -92,9 +92,7 @@ class KNormDistance(Spelled, GroupMetric):
         if self.groups is not None:
             whole_number(self.groups, "groups", 1)
         elif self.apart:
-            raise ParameterError(
-                "groups", None, "the most groups of a unit, for groups measured by themselves"
-            )
+            raise ParameterError("groups", None, "the most groups of a unit, for groups measured separately")
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -192,7 +190,7 @@ class CentredDistance(Spelled, GroupMetric):
         if not self.keys or len(set(self.keys)) < len(self.keys):
             raise ParameterError("keys", self.keys, "at least one group, and none twice")
         if len(self.scales) != len(self.body.bounds) or min(*self.scales, self.total) <= 0:
-            raise ParameterError("scales", self.scales, "one above 0 for each coordinate, and in total")
+            raise ParameterError("scales", self.scales, "one above 0 for each coordinate and in total")
         if not 0 <= self.centre <= 1:
             raise ParameterError("centre", self.centre, "from 0 to 1")
 

@@ -61,20 +61,20 @@ def check(query: Query) -> None:
     for name, aggregate in query.aggregates:
         if not isinstance(aggregate, KNOWN):
             raise QueryError(
-                f"analyze: what is expected of {name} does not follow from sums, so it is not analysed; ask "
-                "of counts, count_units, sums, means, variances, stddevs, ratios and differences of these, "
-                "or quantiles; or try question.preview(...)"
+                f"analyze: the expected error of {name} does not follow from sums. Analyze counts, "
+                "count_units, sums, means, variances, stddevs, ratios and differences of these, or "
+                "quantiles; or call question.preview(...)"
             )
     quantiles = {n for name, a in query.aggregates if isinstance(a, Quantiles) for n in a.outputs(name)}
     for name, aggregate in query.aggregates:
         if isinstance(aggregate, Derived) and quantiles & set(aggregate.inputs):
             raise QueryError(
-                f"analyze: {name} is made of a quantile, and what is expected of it is not known; leave it "
-                "out"
+                f"analyze: {name} is computed from a quantile, and its expected error is not known. "
+                "Leave it out"
             )
     if query.added_up:
         raise QueryError(
-            "analyze: totals and cumulative totals are not analysed; ask of the groups without them"
+            "analyze: totals and cumulative totals are not analyzed. Analyze the groups without them"
         )
 
 
@@ -156,8 +156,8 @@ def analysed(
     check(query)
     if taken := {name.casefold() for name in query.keys} & OWN_COLUMNS:
         raise QueryError(
-            f"analyze: {taken.pop()!r} is a column of the analysis; group by a column of another name, which "
-            "with_columns derives"
+            f"analyze: {taken.pop()!r} is a column of the analysis. Group by a column of another "
+            "name, made with with_columns"
         )
     settings = [
         _Setting(limits, make_plan(limits._limited(query), **options), engine)
@@ -168,7 +168,7 @@ def analysed(
     if found.groups * len(settings) > MAX_CELLS:
         raise QueryError(
             f"analyze: {found.groups:,} groups times {len(settings)} combinations are more than "
-            f"{MAX_CELLS:,}; compare fewer, or filter the rows"
+            f"{MAX_CELLS:,}. Compare fewer, or filter the rows"
         )
     truth = exact(query, asked.columns, found) | exact_quantiles(query, found)
     points = tuple(
@@ -280,18 +280,18 @@ def grid(
     """
     if query.total_rows is None and total_rows is not None:
         raise QueryError(
-            "analyze: total_rows is compared, but the question limits groups and rows; ask with "
+            "analyze: total_rows is compared, but the question limits groups and rows. Write "
             "bound(total_rows=...), or compare groups=... and rows=..."
         )
     if query.total_rows is not None and (groups is not None or rows is not None):
         raise QueryError(
-            "analyze: the question limits a unit's rows in all groups together, beside which no other limit "
-            "is set; compare total_rows=..., or ask with bound(groups=..., rows=...)"
+            "analyze: the question limits a unit's rows in all groups together, so no other limit "
+            "applies. Compare total_rows=..., or write bound(groups=..., rows=...)"
         )
     if groups is not None and not query.keys:
-        raise QueryError("analyze: groups is compared, but nothing is grouped; leave it out")
+        raise QueryError("analyze: groups is compared, but there are no groups. Leave it out")
     if rows is not None and not any(a.needs_rows for _, a in query.aggregates):
-        raise QueryError("analyze: rows is compared, but nothing that is asked depends on it; leave it out")
+        raise QueryError("analyze: rows is compared, but no output depends on it. Leave it out")
     axes: list[Sequence[Any]] = [
         _limits("groups", groups, query.max_groups),
         _limits("rows", rows, query.max_rows),
@@ -333,9 +333,9 @@ def _bounded_names(query: Query, bounds: object) -> list[str]:
         if name not in asked:
             near = nearest(str(name), list(asked))
             hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(asked)}"
-            raise QueryError(f"analyze: bounds are of outputs, and there is no {str(name)!r}{hint}")
+            raise QueryError(f"analyze: bounds has no output {str(name)!r}{hint}")
         if not isinstance(asked[name], BoundedAggregate):
-            raise QueryError(f"analyze: bounds are given for {name!r}, which has none; leave them out")
+            raise QueryError(f"analyze: bounds are given for {name!r}, which has none. Leave them out")
     return [name for name in asked if name in bounds]
 
 

@@ -209,8 +209,8 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
     query = plan.query
     if query.brought_groups or query.engine == "Beam":
         raise QueryError(
-            "diagnostics: these ask the rows a second time, with what the first answer tells, which a Beam "
-            "pipeline cannot; leave them out here, or ask them of the table in a file"
+            "diagnostics: they read the rows a second time, which a Beam pipeline cannot. Leave them "
+            "out, or query the table in a file"
         )
     bounds = tuple(_bounds(plan))
     rows = table._rows_alone
@@ -232,9 +232,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
     people = units(rows, query.keys, names, query.max_rows, bounds, distinct)
     people = people.with_columns(**{item.output: sql for item, sql in _items(query, names, bounds)})
     if not items and not request.questions:
-        raise QueryError(
-            "diagnostics: this question has no limits and no bounds that change anything; leave them out"
-        )
+        raise QueryError("diagnostics: no limit or bound of this question can cause bias. Leave them out")
     of = {"rows": names("rows")}
     of |= {item.distribution: names(item.distribution) for item in items if item.distribution}
     of |= {name: name for name in request.distinct}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SMALL = 0.05
 _MAX = 0.9  # nearly all
 _WAITING = (
-    "Their noise is not drawn yet, which showing them does not do: sentences(), findings() or to_pandas() "
-    "reads the rows and draws it, once."
+    "Their noise is not drawn yet, and this display does not draw it: sentences(), findings() or "
+    "to_pandas() reads the rows and draws it, once."
 )
 
 
@@ -89,8 +89,8 @@ class Diagnostics(ResultTable, Owned):
     """
 
     _elsewhere = (
-        "drawn in two places, their noise would be two releases for one price. Look at them first and pass "
-        "on what to_arrow() gives"
+        "drawn in two places, their noise would be two releases for one charge. Draw them first, and "
+        "send the result of to_arrow()"
     )
 
     def __init__(self, diagnosis: Diagnosis, words: Words | None = None) -> None:
@@ -277,7 +277,7 @@ class Diagnostics(ResultTable, Owned):
         (name,) = matched.plan.query.output_names
         keys = self._diagnosis.keys
         share, bar = min(max(1 - row[name] / keys, 0.0), 1.0), min(bars[name] / keys, 1.0)
-        look = "look at their spelling, type and time zone" if share - bar > SMALL else None
+        look = "check their spelling, type and time zone" if share - bar > SMALL else None
         return Finding("keys", "public keys", share, bar, look)
 
     def _card(self) -> Card:
@@ -310,7 +310,7 @@ def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
 def _of_bound(item: Item, share: float, bar: float) -> str | None:
     if share - bar <= SMALL:
         return None
-    wider = "ask with a smaller lower" if item.limit.startswith("lower") else "ask with a larger upper"
+    wider = "ask with a smaller lower" if item.limit.startswith("lower") else "pass a larger upper"
     return f"nearly all of them are clamped to it; {wider}" if share + bar >= _MAX else wider
 
 

@@ -455,6 +455,6 @@ def check_preliminary(engine: Engine[Any]) -> None:
     """
     if not engine.looks_first:
         raise RefusalError(
-            f"{engine.name}: bounds and limits that are 'auto' are found by a look at the rows before the "
-            "release, but a pipeline has none yet. Give numbers, or release from a table that sf.scan opens"
+            f"{engine.name}: 'auto' bounds and limits need a preliminary query of the rows, but a "
+            "pipeline has no rows yet. Give numbers, or release from a table opened with sf.scan"
         )

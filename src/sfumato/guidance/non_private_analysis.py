@@ -64,7 +64,7 @@ class Limits(TextCard):
     def __str__(self) -> str:
         limits = ("groups", self.groups), ("rows", self.rows), ("total_rows", self.total_rows)
         found = [f"{n}={v:,}" for n, v in limits if v is not None]
-        return ", ".join([*found, *filter(None, [self.bounds_text])]) or "the question as it is"
+        return ", ".join([*found, *filter(None, [self.bounds_text])]) or "the question as written"
 
 
 def _bounds_text(bounds: Bounds) -> str:
@@ -158,8 +158,8 @@ def heat_map(
 
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: this was computed from exact rows, for the owner of the table alone. Do not publish it; "
-    "limits and bounds that are chosen by it tell of rows."
+    "NOT PRIVATE: this was computed from exact rows, for the owner of the table only. Do not publish "
+    "it; limits and bounds chosen by it reveal rows."
 )
 _OF_CELL = ("output", "exact", "bias", "choice", "noise", "rmse")
 OWN_COLUMNS = frozenset({"point", "groups", "rows", "total_rows", "bounds", "shown", *_OF_CELL})
@@ -332,15 +332,16 @@ class NonPrivateAnalysis(ResultTable):
             [_text(g) for g in groups],
             [str(Limits(None, rows, bounds)) for rows, bounds in others],
             path,
-            "NOT PRIVATE: for the owner of the table alone",
-            "at most so many rows of a unit" if self._of_all else "at most so many groups of a unit",
-            "error (root mean square over groups); below it bias | choice and noise; the smallest is framed",
+            "NOT PRIVATE: for the owner of the table only",
+            "at most so many rows of a unit" if self._of_all else "groups of a unit, at most",
+            "error (root mean square over groups); below it bias | selection and noise; the smallest "
+            "is framed",
         )
 
     def __repr__(self) -> str:
         groups = f", {self.keys.num_rows:,} groups" if self.keys.num_columns else ""
         what = f"{len(self.points)} limits{groups}"
-        return f"NonPrivateAnalysis({what}: exact numbers of rows, for their owner alone)"
+        return f"NonPrivateAnalysis({what}: exact numbers of rows, for their owner only)"
 
     def __str__(self) -> str:
         """Return the analysis as text: the error of each output, with bias and spread in brackets."""
@@ -348,7 +349,7 @@ class NonPrivateAnalysis(ResultTable):
 
     def _card(self) -> Card:
         names, *rows = self._errors
-        title = "Errors to be expected, by limits: of each output, in brackets its bias and its spread"
+        title = "Expected errors by limits, for each output, with bias and spread in brackets"
         best = f"Smallest error of {'; of '.join(self._smallest)}."
         return Card(title, [Rows(names, rows, left=0), Sentences([best])], NOT_PRIVATE)
 

@@ -142,7 +142,7 @@ def of_share(
         whole.times(part).pure_epsilon(way),
         answer,
         lambda _: None,
-        lambda plans: pay(plans, f"a look for {name}"),
+        lambda plans: pay(plans, f"a preliminary query for {name}"),
         lambda found: pay([found], name, partial(form, found)),
     )
 
@@ -166,14 +166,14 @@ def check_complete(aggregates: Aggregates, limits: Collection[str], what: str) -
     """
     if limits:
         raise QueryError(
-            f"{what}: {' and '.join(limits)} of bound are 'auto', so that only a release finds them, by a "
-            "noisy look at the rows. Give numbers, or release"
+            f"{what}: {' and '.join(limits)} of bound are 'auto', so only a release finds them, "
+            "with a preliminary query. Give numbers, or call release"
         )
     for name, asked in aggregates:
         if isinstance(asked, Automatic):
             raise QueryError(
-                f"{what}: the bounds of {name} are 'auto', so that only a release finds them, by a noisy "
-                "look at the rows. Give lower= and upper=, or release"
+                f"{what}: the bounds of {name} are 'auto', so only a release finds them, with a "
+                "preliminary query. Give lower= and upper=, or call release"
             )
 
 

@@ -32,8 +32,8 @@ _DRAWS = 1200  # of noise that is drawn for all groups at once
 _FEW_NUMBERS = 8  # of a group; where there are more, fewer groups are drawn
 _MAX = 200_000  # groups, of noise of each by itself
 _RARE = (
-    "With a confidence of {:.6g} errors are error bars, which are about as wide, or wider: noise that is so "
-    "rare is not drawn."
+    "With a confidence of {:.6g} errors are error bars, which are about as wide, or wider: noise "
+    "that is so rare is not drawn."
 )
 _MUCH_WIDER = 1.15  # times: what a preview may be off
 
@@ -128,7 +128,7 @@ def previewed(
     each = positive_int(rows, "rows")
     taken = {"epsilon", "units", "shown"} & {name.casefold() for name in query.output_names}
     if taken:
-        raise QueryError(f"preview: {taken.pop()!r} is a column of the preview; give the output another name")
+        raise QueryError(f"preview: {taken.pop()!r} is a column of the preview. Give the output another name")
     powers = powers_of(query, means)
     columns: dict[str, list[Any]] = {"epsilon": [], "units": [], "shown": []}
     for name in query.output_names:
@@ -199,8 +199,8 @@ def smallest_epsilon(
     done, why = reached(LARGEST_EPSILON)
     if not done:
         raise QueryError(
-            f"epsilon_for: no epsilon up to {LARGEST_EPSILON:g} reaches that in a group of {size:,} units: "
-            f"{why}. Ask of larger groups, set smaller bounds or limits, or ask for fewer outputs"
+            f"epsilon_for: no epsilon up to {LARGEST_EPSILON:g} reaches that in a group of "
+            f"{size:,} units: {why}. Use larger groups, smaller bounds or limits, or fewer outputs"
         )
     low, high = math.log(_SMALLEST_EPSILON), math.log(LARGEST_EPSILON)
     if reached(_SMALLEST_EPSILON)[0]:
@@ -233,21 +233,23 @@ def _notes(
     )
     each = "one row" if rows == 1 else f"{rows:,} rows"
     found = [
-        f"Errors, not results: of made-up groups with {each} of each unit, values spread evenly between the "
-        f"bounds{about}. In the column of an output: {100 * confidence:.4g}% of releases are within this of "
-        "the exact number; in that with _error: the error bar that a release shows, which may be wider. What "
-        "limits and bounds cut is in neither."
+        f"Errors, not results: for simulated groups with {each} of each unit, and values spread "
+        f"evenly between the bounds{about}. In the column of an output, {100 * confidence:.4g}% "
+        "of releases are within this distance of the exact number; the column with _error has the "
+        "error bar that a release shows, which may be wider. Neither includes bias from limits and "
+        "bounds."
     ]
     wide = [f"{name} up to {times:.1f} times" for name, times in wider.items() if times >= _MUCH_WIDER]
     if wide:
         found.append(
             f"Where a mean lies near one of its bounds, its error bar is wider: {', '.join(wide)}. "
-            "Where you know about where, say it in Python: preview(epsilon=..., means={column: number})."
+            "If you know its rough value, pass it in Python: preview(epsilon=..., means={column: "
+            "number})."
         )
     if query.private_groups:
-        found.append("shown: the chance that a group of so many units is shown.")
+        found.append("shown: the probability that a group of this size is shown.")
     if query.grouping is not None:
-        found.append("Of groups; totals have bars of their own.")
+        found.append("These are errors of groups; totals have error bars of their own.")
     return tuple(found)
 
 
@@ -342,5 +344,7 @@ def draw(preview: Preview, path: str | Path) -> None:
         axis.set_title(name, parse_math=False)
         axis.grid(visible=True, which="major", alpha=0.3)
     axis.legend(fontsize=8)
-    figure.supylabel(f"within this of the exact number, {preview.confidence:.4g} of releases", fontsize=8)
+    figure.supylabel(
+        f"within this distance of the exact number in {preview.confidence:.4g} of releases", fontsize=8
+    )
     save(figure, target)

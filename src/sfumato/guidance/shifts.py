@@ -68,14 +68,14 @@ class Shift:
     def __str__(self) -> str:
         name = self.output if self.of == "value" else f"the {self.of} of {self.output}"
         if not math.isfinite(self.half_width):
-            return f"the noise is too large to estimate how far limits and bounds shift {name}"
+            return f"the noise is too large to estimate the bias of {name} from limits and bounds"
         if self.relative:
             digits = 0 if self.half_width >= 0.01 else 1
             size, bar = f"{abs(self.shift):.{digits}%}", f"{self.half_width:.{digits}%}"
         else:
             size, bar = f"{abs(self.shift):.3g}", f"{self.half_width:.2g}"
         if abs(self.shift) <= self.half_width:
-            return f"limits and bounds shift {name} by no more than noise explains: {size} ± {bar}"
+            return f"the bias of {name} from limits and bounds is no larger than the noise: {size} ± {bar}"
         way = "higher" if self.shift > 0 else "lower"
         return f"{name} is about {size} ± {bar} {way} than {self.against}"
 

@@ -66,7 +66,7 @@ def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]
         if name not in bounds:
             near = nearest(name, bounds) if isinstance(name, str) else None
             hint = f"; did you mean {near!r}?" if near else f". There are: {', '.join(bounds) or 'none'}"
-            raise QueryError(f"means: {shown(name)} is no column with bounds in this question{hint}")
+            raise QueryError(f"means: {shown(name)} is not a column with bounds in this question{hint}")
         (low, high), mean = map(Fraction, bounds[name]), as_fraction(given, f"means of {name}")
         if not low < mean < high:
             within = " and ".join(f"{end:g}" for end in bounds[name])

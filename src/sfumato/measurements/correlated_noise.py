@@ -82,7 +82,7 @@ def k_norm(
     shown = tuple(keys)
     most = None if groups is None else positive_int(groups, "groups")
     if not shown and most is None:
-        raise ParameterError("keys", shown, "at least one group, for noise of all together")
+        raise ParameterError("keys", shown, "at least one group, for joint noise")
     if isinstance(body, CubeBody) and most is None:
         raise ParameterError("groups", groups, "the most groups of a unit, for signed numbers alone")
     if most is not None and 0 < len(shown) <= most and not isinstance(body, CubeBody):

@@ -267,8 +267,9 @@ class TruncatedGeometric(Spelled, GroupSelection):
 
     def _refuse(self) -> None:
         raise RefusalError(
-            f"TruncatedGeometric(epsilon={float(self.epsilon):.6g}, delta={float(self.delta):.6g}) would "
-            "need a table of over 2^20 probabilities; use LaplaceThreshold or GaussianThreshold instead"
+            f"TruncatedGeometric(epsilon={float(self.epsilon):.6g}, "
+            f"delta={float(self.delta):.6g}) needs a table of more than 2^20 probabilities. Use "
+            "LaplaceThreshold or GaussianThreshold instead"
         )
 
 
@@ -606,10 +607,10 @@ class KNormThreshold(Spelled, _Threshold):
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
         """Refuse to select by units alone: they get no noise by themselves."""
-        raise QueryError("K-norm noise of units is drawn together with all other numbers of their group")
+        raise QueryError("K-norm noise of units is drawn jointly with all other numbers of their group")
 
     def _noise_loss(self, groups: int) -> Loss:
-        raise QueryError("K-norm noise of units is charged together with all other numbers")
+        raise QueryError("K-norm noise of units is charged jointly with all other numbers")
 
 
 @suggest_arguments

@@ -63,7 +63,7 @@ class NoiseKind:
             raise ParameterError(
                 "keys",
                 keys,
-                "the groups to show, public or chosen privately, and given for GroupedIntegers alone",
+                "the groups to show, public or chosen privately, and only for GroupedIntegers",
             )
         metric, function, privacy_map = self._space(scale, domain, tuple(keys or ()))
         return Measurement(self.name, domain, metric, self.measure, function, privacy_map)

@@ -73,8 +73,8 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
     else:
         known = ", ".join(f"{a.__name__} to {b.__name__}" for a, b in (*WITHOUT_DELTA, *WITH_DELTA))
         raise QueryError(
-            f"convert: {measurement.name} is in {measurement.output_measure}, which is not converted to "
-            f"{shown(measure)}; there is {known}"
+            f"convert: {measurement.name} is in {measurement.output_measure}, which cannot be "
+            f"converted to {shown(measure)}. Use one of {known}"
         )
     return Measurement(
         measurement.name,

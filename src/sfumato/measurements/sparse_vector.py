@@ -47,7 +47,7 @@ class AboveThreshold(Isolated, Owned):
     """
 
     _elsewhere = (
-        "answers in two places would be counted in neither; make another there, with a budget of its own"
+        "answers in two places would be counted in neither. Make another there, with a budget of its own"
     )
     _refusal = BudgetError
 
@@ -81,8 +81,8 @@ class AboveThreshold(Isolated, Owned):
         with self._turn():
             if self._left == 0:
                 raise BudgetError(
-                    f"AboveThreshold: all {self.positives} positive answers are given; further "
-                    "questions need a budget of their own"
+                    f"AboveThreshold: all {self.positives} positive answers are given. Further "
+                    "queries need a budget of their own"
                 )
             above = exact + int(self._law.rounded(1, self._words)[0]) >= self._noisy_threshold
             self._left -= above
@@ -147,7 +147,7 @@ def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
     part = Fraction(whole_root((2 * positives) ** 2 << 48, 3), 2**16)
     scales = scale * (1 + part), 2 * positives * scale * (1 + part) / part
     if max(scales) > LARGEST_SCALE:
-        raise ParameterError("scale", scale, "so small that no noise's scale is above 2^40")
+        raise ParameterError("scale", scale, "so small that no noise scale exceeds 2^40")
     return scales
 
 

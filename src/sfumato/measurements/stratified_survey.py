@@ -235,7 +235,7 @@ WHERE = "stratified_proportion"
 def _unreadable(error: Exception) -> EngineError:
     kind = type(error).__name__
     return EngineError(
-        f"{WHERE}: the table cannot be read: {kind}, whose text is left out, as it may quote rows"
+        f"{WHERE}: the table cannot be read: {kind} (its text is left out, as it may quote rows)"
     )
 
 
@@ -279,10 +279,9 @@ def _columns(table: Any) -> list[Any]:
     if isinstance(table, list) and all(isinstance(row, Mapping) for row in table):
         return list(dict.fromkeys(name for row in table for name in row))
     raise EngineError(
-        f"{WHERE}: cannot read {with_article(type(table).__name__)}; pass an Arrow table, a pandas or "
-        f"Polars data "
-        "frame, a mapping of columns, or a list of mappings. Of a table of sf.scan it is an output, "
-        "agg(share=sf.proportion(..., stratum=..., asked=..., population=...))"
+        f"{WHERE}: cannot read {with_article(type(table).__name__)}. Pass an Arrow table, a "
+        "pandas or Polars data frame, a mapping of columns, or a list of mappings; on a table of "
+        "sf.scan write agg(share=sf.proportion(..., stratum=..., asked=..., population=...))"
     )
 
 
@@ -341,7 +340,9 @@ def _yes(answer: str, given: Any, yes: Any) -> Any:
     elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         fits, expected = (str,), "a text, the one"
     else:
-        raise ColumnError(f"{WHERE}: {answer!r} is of type {kind}; answers are booleans, numbers or texts")
+        raise ColumnError(
+            f"{WHERE}: {answer!r} is of type {kind}, but answers must be booleans, numbers or texts"
+        )
     if not isinstance(yes, fits) or (isinstance(yes, bool) and bool not in fits):
         raise ParameterError("yes", yes, f"{expected} that counts as yes: {answer!r} is of type {kind}")
     return yes
@@ -463,8 +464,8 @@ class StratifiedProportion(Isolated, ResultTable):
                 f"2. Add {self.law.title} noise of standard deviation "
                 f"{self.law.standard_deviation:.4g} to each count.",
                 "3. Weigh each stratum's noisy share of yes by its population.",
-                "4. Interval: leave out proportions under which a result this far off would be too "
-                "improbable, whatever the strata's own proportions are; the noise's law is part of it.",
+                "4. Interval: exclude proportions under which a result this far off would be too "
+                "improbable, whatever the proportions of the strata are. The noise is part of this.",
             ]
         )
 
@@ -595,12 +596,13 @@ def _check_strata(strata: tuple[Hashable, ...], groups: Mapping[Hashable, Any]) 
     # Strata are public; what stands in a column that was taken for theirs may not be.
     if any(name not in strata for name in groups):
         raise QueryError(
-            f"{WHERE}: population says nothing of strata that are in the table; it has "
-            f"{list(strata)[:10]!r}. Name all that stand in the column, and look whether it is the right one"
+            f"{WHERE}: population lacks strata that are in the table; it has "
+            f"{list(strata)[:10]!r}. Name all values of the column, and check that it is the right "
+            "column"
         )
     absent = [name for name in strata if name not in groups]
     if absent:
         raise QueryError(
-            f"{WHERE}: nobody was asked in the strata {absent[:10]!r}; join them to others, or "
-            "leave them out, and the proportion is that of the rest"
+            f"{WHERE}: nobody was asked in the strata {absent[:10]!r}. Merge them with others, or "
+            "leave them out and estimate the proportion of the rest"
         )

@@ -110,7 +110,7 @@ BUDGET, AGGREGATE = section("budget"), section("aggregate")
 # Aggregates that are asked of a table as of a frame.
 ASKED = NO_AGGREGATES | Advice(_method_advice)
 INDEXED = (
-    'a private table cannot be indexed or iterated: choose rows with filter("age >= 25"), and '
+    'a private table cannot be indexed or iterated. Choose rows with filter("age >= 25"), and '
     'summarize a column with agg(m=sf.mean("age", lower=0, upper=100))'
 )
 # Names of arguments: what they are here; and those that belong elsewhere, or nowhere.

@@ -71,7 +71,7 @@ class Law(Tails):
         count = whole_number(n, "n", 0)
         unit = self.unit
         if unit > largest_scale:
-            expected = "at most 2**57 grid steps to be drawn in 64-bit integers: use a coarser grid"
+            expected = "at most 2**57 grid steps, to fit 64-bit integers. Use a coarser grid"
             raise ParameterError(self.unit_name, unit, expected)
         return sampler(self.standard, unit, self.discrete).draw(count, source_of(words))
 

@@ -51,7 +51,7 @@ class Share:
         if budget is not None and not isinstance(budget, Budget):
             raise ParameterError("budget", budget, "a Budget, such as sf.Budget(epsilon=3, delta=1e-6)")
         if budget is None:
-            raise ParameterError("share", share, "left out where there is no budget=; give epsilon")
+            raise ParameterError("share", share, "left out without budget=. Give epsilon instead")
         part = as_written(share, "share")
         if not 0 < part <= 1:
             raise ParameterError("share", share, "greater than 0, and at most 1")
@@ -81,7 +81,9 @@ class Share:
                 except (BudgetError, ParameterError, QueryError) as error:
                     refused = refused or error
         if not found:
-            raise refused or BudgetError("the share buys nothing: no noise is enough for it; ask for more")
+            raise refused or BudgetError(
+                "the share is too small: no amount of noise is enough for it. Give a larger one"
+            )
         weights, (first, _) = query.output_weights, found[0]
         return min(found, key=lambda pair: ratio(pair[0].expected, first.expected, weights))
 
@@ -109,7 +111,7 @@ class Share:
             middle = (low + high) / 2
             low, high = (middle, high) if _of_pure(way, middle) <= self.part else (low, middle)
         if not low:
-            raise BudgetError("the share buys nothing: no look is possible with it; ask for more")
+            raise BudgetError("the share is too small for a preliminary query. Give a larger one")
         return low
 
 

@@ -87,7 +87,7 @@ class Explanation(TextCard):
         spent = [tuple(f"{float(part):g}" for part in one.spent) for one in self.releases]
         epsilon, delta = (_shown(self.content["budget"][name]) for name in _BUDGET)
         epsilons, deltas = (" + ".join(parts) for parts in zip(*spent, strict=True))
-        computed = f"Compute with the noisy tables alone, which costs nothing: {self.content['computed']}"
+        computed = f"Compute with the noisy tables alone, at no charge: {self.content['computed']}"
         return [
             f"Together the {len(spent)} releases cost at most epsilon {epsilons} = {epsilon} and delta "
             f"{deltas} = {delta}, by basic composition.",
@@ -121,27 +121,28 @@ class Explanation(TextCard):
         ]
         before += self._bounding
         before += [
-            f"Look first, with noise, for the {sentence(found)}." for found in content.get("found", ())
+            f"Run preliminary queries, with noise, for the {sentence(found)}."
+            for found in content.get("found", ())
         ]
         weights = ", ".join(f"{name} {float(Fraction(w)):g}" for name, w in content["weights"].items())
         epsilon, delta = (float(Fraction(content["budget"][name])) for name in ("epsilon", "delta"))
         before.append(
-            f"Add {content['drawn']} noise to these numbers"
-            f"{' of each group' if content['group_by'] else ''}. "
+            f"Add {content['drawn']} noise to these "
+            f"numbers{' of each group' if content['group_by'] else ''}. "
             f"{'Together with group selection' if selection else 'Together'} they cost at most "
-            f"epsilon {epsilon:g} and delta {delta:g}"
-            f"{f'; weights: {weights}' if weights else ''}:"
+            f"epsilon {epsilon:g} and delta "
+            f"{delta:g}{f'; weights: {weights}' if weights else ''}:"
         )
         if content["found"]:
-            before[-1] = before[-1].replace(" they cost", " they cost, beside the looks,")
+            before[-1] = before[-1].replace(" they cost", " they cost, besides the preliminary queries,")
         after = [selection["text"]] if selection else []
         if content["outputs"]:
-            after.append("Compute the outputs from the noisy numbers alone, which costs nothing more.")
+            after.append("Compute the outputs from the noisy numbers alone, at no further charge.")
         if beside := content.get("diagnostics"):
             own, total = float(Fraction(beside["epsilon"])), float(self.spent[0])
             after.append(
-                f"Tell how much {', '.join(beside['of'])} changed, by noisy shares of the same rows, at "
-                f"epsilon {own:g}; all together cost {total:g}."
+                f"Estimate the bias of {', '.join(beside['of'])} from noisy shares of the same "
+                f"rows, at epsilon {own:g}; all together cost {total:g}."
             )
         return before, after + self._computed
 
@@ -150,7 +151,7 @@ class Explanation(TextCard):
         """The step of the explanation on SQL that is computed with the release, if any."""
         if "computed" not in self.content:
             return []
-        return [f"Compute with the noisy table alone, which costs nothing: {self.content['computed']}"]
+        return [f"Compute with the noisy table alone, at no charge: {self.content['computed']}"]
 
     @property
     def _bounding(self) -> list[str]:
@@ -160,17 +161,21 @@ class Explanation(TextCard):
         if content["group_by"]:
             found.append(f"Group by {', '.join(content['group_by'])} ({content['groups_are']}).")
         if (total := limits.get("rows_per_unit")) is not None:
-            groups = " over all groups together" if content["group_by"] else ""
+            groups = " over all groups" if content["group_by"] else ""
             found.append(
-                f"Let each {unit} count with at most {_many(total, 'row')}{groups}, taken at random; what "
-                f"is beyond that is left out.{' Clamp values to their bounds.' if self._clamps else ''}"
+                f"Let each {unit} count with at most {_many(total, 'row')}{groups}, chosen at "
+                "random; other rows are left "
+                f"out.{' Clamp values to their bounds.' if self._clamps else ''}"
             )
             return found
         if content["group_by"]:
             most = limits["groups_per_unit"]
-            beyond = ", taken at random."
+            beyond = ", chosen at random."
             if limits["beyond"] == "scale":
-                beyond = f"; one that is in more, in part in each of them: of j groups, as {most}/j of one."
+                beyond = (
+                    f"; one that is in more groups is scaled down: in j groups, it counts as {most}/j "
+                    "of one in each."
+                )
             if limits["beyond"] == "share":
                 found[-1] += (
                     f" Let each {unit} add 1/sqrt(t) to each of its t groups: to at most {most:,}{beyond}"
@@ -389,7 +394,7 @@ def _question_content(
     if query.private_groups:
         groups = "chosen privately"
     elif isinstance(query.public_keys, BroughtKeys):
-        groups = f"public groups of the collection {query.public_keys.collection!r}, however many they are"
+        groups = f"public groups of the collection {query.public_keys.collection!r}"
     elif query.public_keys is not None:
         groups = f"{query.public_keys.num_rows} public groups"
     return {
@@ -481,7 +486,7 @@ def _choice_content(choice: Choice, share: Fraction) -> dict[str, Any]:
     (counts,) = choice.leaves.coordinates
     return {
         "name": counts.name,
-        "what": f"places near quantiles of {choice.leaves.column}, by the exponential mechanism",
+        "what": f"positions near quantiles of {choice.leaves.column}, by the exponential mechanism",
         "step": str(counts.step),
         "largest_contribution": str(choice.leaves.body.linf_sensitivities[0]),
         "noise_scale": str(choice.scale),
@@ -514,17 +519,20 @@ def cautions(schema: Schema, keys: Sequence[str], epsilon: Fraction, delta: Frac
     found = []
     if epsilon > HIGH_EPSILON:
         found.append(
-            f"epsilon {float(epsilon):g} hardly protects: above {HIGH_EPSILON} what is shown may settle who "
-            "is in the table; sf.explain_epsilon says what a number means."
+            f"epsilon {float(epsilon):g} protects little: above {HIGH_EPSILON} the answer may "
+            "reveal who is in the table. sf.explain_epsilon shows what a number means."
         )
     if delta > HIGH_DELTA:
         found.append(
-            f"delta {float(delta):g} is large: showing the rows of one unit in {float(1 / delta):,.0f} would "
-            "be within it. Choose it far below 1 divided by the number of units, such as 1e-6."
+            f"delta {float(delta):g} is large: it would allow showing the rows of one unit in "
+            f"{float(1 / delta):,.0f}. Choose it far below 1 divided by the number of units, such "
+            "as 1e-6."
         )
     found += [
-        f"{key} holds floats: values that look equal may differ in their last bits, and few of them have "
-        "many units. Group by bins or by a rounded column, such as floor of it."
+        (
+            f"{key} has floats: values that look equal may differ in their last bits, so few groups "
+            "have many units. Group by bins or by a rounded column, such as floor of it."
+        )
         for key in keys
         if schema[key].type_name in FLOATS
     ]

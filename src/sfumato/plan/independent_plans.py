@@ -116,8 +116,8 @@ class SeparatePlans:
         most = max(plan.scales.values())
         if most > 2**MAX_SCALE_BITS:
             raise BudgetError(
-                f"epsilon = {float(self.epsilon):g} asks for noise of {float(most):.3g} steps, "
-                f"beyond what 64-bit integers hold; {self.query.remedies}"
+                f"epsilon = {float(self.epsilon):g} needs noise of {float(most):.3g} steps, which "
+                f"exceeds 64-bit integers; {self.query.remedies}"
             )
         return plan
 
@@ -219,8 +219,8 @@ def centred_plan(plan: Plan) -> Plan:
     except ParameterError:  # beyond what is drawn on the fine grid
         return plan
     common = (
-        f"Groups are counted from {metric.centre} of all units: their noise has a part in common, "
-        "so that what groups differ by has less noise, and what they add up to has more."
+        f"Groups are counted from {metric.centre} of all units, so their noise has a common part: "
+        "differences of groups have less noise, and sums of groups more."
     )
     measurement = GroupMeasurement.from_query(plan.query, plan.requirements, drawn)
     return replace(plan, measurement=measurement, multiplier=1 / mu, noise_notes=(common,))

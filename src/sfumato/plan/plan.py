@@ -290,7 +290,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
     def _card(self: Plan[Any, Any]) -> Card:
         title = f"Plan: {self.query.title}; it would cost {price(*self.spent)}"
         return Card(
-            title, [Sentences(["Nothing was read or spent for this."]), *self.explain()._card().parts]
+            title, [Sentences(["Nothing was read or charged for this."]), *self.explain()._card().parts]
         )
 
     def __repr__(self) -> str:

@@ -54,8 +54,8 @@ MAX_TOGETHER = 1 << 22
 # Signed numbers of a group: error bars take time with their square, and beyond about a thousand leave floats.
 MAX_NUMBERS = 400
 WEIGHTS_NOTE = (
-    "Weights decide only which noise is drawn here: K-norm noise does not divide the budget among outputs. "
-    "noise='laplace' divides it by weight."
+    "Weights decide only which noise is drawn here: K-norm noise does not divide the budget among "
+    "outputs. noise='laplace' divides it by weight."
 )
 
 SHARED_NOTE = (
@@ -193,7 +193,7 @@ def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
     """Return the kinds of independent noise to plan with: the requested one, or all."""
     if asked == "gaussian" and not delta:
         raise BudgetError(
-            "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise"
+            "delta is 0, but Gaussian noise needs more. Give a delta such as 1e-6, or use Laplace noise"
         )
     if asked in SEPARATE_NOISES:
         return (asked,)
@@ -261,8 +261,9 @@ def _k_norm_by_rows(query: Query, epsilon: Fraction) -> Plan:
         plan = _k_norm(query, epsilon, query.times)
     if plan is None or not all(s.by_rows for s in plan.requirements.statistics):
         raise QueryError(
-            "noise: with total_rows (in SQL max_rows_contributed) K-norm noise is for counts of rows, and "
-            "sums (per='row'), means and variances, of public groups; take 'laplace', 'gaussian' or 'auto'"
+            "noise: with total_rows (in SQL max_rows_contributed) K-norm noise is only for counts of "
+            "rows, sums (per='row'), means and variances, of public groups. Use 'laplace', "
+            "'gaussian' or 'auto'"
         )
     return plan
 
@@ -296,8 +297,8 @@ def _k_norm(
     body = cone_of(needed.statistics)
     if body.signed > MAX_NUMBERS:
         raise QueryError(
-            f"noise: K-norm noise is for at most {MAX_NUMBERS} sums, means and the like in one release, and "
-            f"here are {body.signed}, whose error bars would take long; take 'laplace', 'gaussian' or 'auto'"
+            f"noise: K-norm noise is for at most {MAX_NUMBERS} sums, means and the like in one "
+            f"release, but there are {body.signed}. Use 'laplace', 'gaussian' or 'auto'"
         )
     try:
         drawn = k_norm_noise(body, epsilon, count, most)
@@ -315,9 +316,9 @@ def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_thres
     if query.private_groups:
         if delta == 0:
             raise BudgetError(
-                "delta is 0, but private groups need more, since showing that a group exists costs privacy. "
-                "Give a delta well below one over the number of units, such as 1e-6; or the groups, where "
-                "they are public knowledge: group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
+                "delta is 0, but private groups need more, since showing that a group exists costs "
+                "privacy. Give a delta well below one over the number of units, such as 1e-6, or "
+                "public groups with group_by(..., keys=[...]), in a Beam aggregation public_keys=..."
             )
         return
     for name, value, default in (
@@ -325,14 +326,14 @@ def _check_groups(query: Query, delta: Fraction, group_selection: str, pre_thres
         ("pre_threshold", pre_threshold, 1),
     ):
         if value != default:
-            raise ParameterError(name, value, "left out here: the groups are public, so none is selected")
+            raise ParameterError(name, value, "left out: the groups are public, so none is selected")
 
 
 def _budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction]:
     eps, dlt = admissible_epsilon(epsilon), released_delta(delta)
     if not SMALLEST_EPSILON <= eps <= LARGEST_EPSILON:
         raise BudgetError(
-            f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, nothing is left "
-            "to see, and above, nothing is hidden"
+            f"epsilon is {shown(epsilon)}, but must be between 1e-12 and 1,000,000: below, the "
+            "noise hides everything, and above, nothing is protected"
         )
     return eps, dlt

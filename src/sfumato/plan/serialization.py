@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _COUNT = 8  # bytes, of how many rows there are where there are no columns
-_GONE = "this was passed on from where it was made, with what was drawn there and no way to more: {}"
+_GONE = "this is a copy from another process, which has only the numbers drawn there: {}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class DetachedEngine:
 
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Refuse: a serialized release has no rows."""
-        raise RefusalError(_GONE.format("ask a new release of the table itself"))
+        raise RefusalError(_GONE.format("make a new release from the table"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DetachedDiagnostics:
 
     def release(self, words: Words | None = None) -> NoReturn:
         """Refuse: a serialized plan has no rows."""
-        raise RefusalError(_GONE.format("ask diagnostics of the table itself"))
+        raise RefusalError(_GONE.format("make new diagnostics from the table"))
 
     def content(self) -> dict[str, Any]:
         """Return the subject of the diagnostics that were serialized."""
@@ -101,7 +101,7 @@ class DetachedComputation:
 
     def run(self, released: Sequence[Any]) -> NoReturn:
         """Refuse: SQL around a serialized release ran before."""
-        raise RefusalError(_GONE.format("compute with what to_arrow() gives"))
+        raise RefusalError(_GONE.format("compute with the result of to_arrow()"))
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> bytes:

@@ -47,8 +47,8 @@ def tree_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     beside = [e.name for e in needed.estimates if not e.derived and not isinstance(e, CumulativeEstimate)]
     if beside:
         raise QueryError(
-            f"agg: {beside[0]}: with Laplace noise, the one for a delta of 0, cumulative totals are asked "
-            "alone; ask the rest in a question of its own, or give a delta such as 1e-6"
+            f"agg: {beside[0]}: with Laplace noise, which a delta of 0 needs, cumulative totals "
+            "must be alone. Put the rest in another question, or give a delta such as 1e-6"
         )
     groups = _steps(needed, series)
     metric = TreeDistance(needed.body.names, split(needed, Norm.L1), tree, groups)
@@ -77,13 +77,15 @@ def _tree_note(query: Query, needed: Requirements, drawn: TreeLaplace, errors: E
     own = [scale / tree.levels for scale in drawn.scales]
     alone = _tree_errors(needed, drawn, Tree(tree.steps, (1,)), own)
     told = "; ".join(
-        f"{name}: root mean squared error {errors[name]:.4g} over all steps, of steps with noise "
-        f"of their own {alone[name]:.4g}"
+        (
+            f"{name}: root mean squared error {errors[name]:.4g} over all steps, instead of "
+            f"{alone[name]:.4g} with independent noise for each step"
+        )
         for name in query.output_names
         if name in alone
     )
     sizes = ", ".join(f"{size:,}" for size in tree.sizes)
-    return f"Noise is that of blocks of {sizes} time steps. {told}."
+    return f"The noise is for blocks of {sizes} time steps. {told}."
 
 
 # Running sums are those of a part of a cumulative sum: with power 0 steps by themselves, with 1/2 its root.
@@ -106,8 +108,8 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     """
     if not delta:
         raise BudgetError(
-            "delta is 0, but Gaussian noise needs more; give a delta such as 1e-6, or Laplace noise, with "
-            "which cumulative totals are asked alone"
+            "delta is 0, but Gaussian noise needs more. Give a delta such as 1e-6, or use Laplace "
+            "noise for cumulative totals alone"
         )
     mu = gaussian_mu(epsilon, delta)
     # Grids depend on the size of the noise, and the best sums on what is asked of them.
@@ -125,11 +127,13 @@ def series_plan(query: Query, epsilon: Fraction, delta: Fraction) -> Plan:
     before = _expected(needed, _metric(needed, query, PLAIN), 1 / mu)
     totals = [e.name for e in needed.estimates if isinstance(e, CumulativeEstimate)]
     told = "; ".join(
-        f"{name}: root mean squared error {errors[name]:.4g} over all steps, of steps with noise "
-        f"of their own {before[name]:.4g}"
+        (
+            f"{name}: root mean squared error {errors[name]:.4g} over all steps, instead of "
+            f"{before[name]:.4g} with independent noise for each step"
+        )
         for name in totals
     )
-    notes = (f"Noise is that of running weighted sums over time steps. {told}.",)
+    notes = (f"The noise is for running weighted sums over time steps. {told}.",)
     return Plan(query, epsilon, delta, measurement, 1 / mu, errors=errors, noise_notes=notes)
 
 
@@ -151,7 +155,7 @@ def _best_sums(needed: Requirements, query: Query, mu: Fraction) -> Sums:
 def _steps(needed: Requirements, series: Series) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the groups of each time series in order of time; refuse totals of no series."""
     if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
-        raise QueryError("agg: beside cumulative totals ask for counts, sums, means and variances alone")
+        raise QueryError("agg: with cumulative totals, compute only counts, sums, means and variances")
     return tuple(tuple((i, t) for t in range(series.steps)) for i in range(series.count))
 
 
@@ -219,7 +223,7 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
         raise ParameterError("noise", noise, "'gaussian' or left out, with totals")
     if not delta:
         raise BudgetError(
-            "delta is 0, but totals have Gaussian noise, which needs more; give a delta such as 1e-6"
+            "delta is 0, but totals have Gaussian noise, which needs more. Give a delta such as 1e-6"
         )
     totals = query.totals
     assert totals is not None
@@ -227,7 +231,7 @@ def totals_plan(query: Query, epsilon: Fraction, delta: Fraction, noise: str) ->
     sizes = best_sizes(totals.rollup, query.groups, totals.shown)
     needed = requirements(query, Norm.L2, sizes[0] / mu, units=False)
     if any(not s.additive for s in needed.statistics) or any(part.spread for part in needed.body.parts):
-        raise QueryError("agg: with totals ask for counts, sums, means and variances alone")
+        raise QueryError("agg: with totals, compute only counts, sums, means and variances")
     needed = replace(needed, estimates=tuple(_shown(query, e, totals.whole) for e in needed.estimates))
     cells = tuple(range(totals.rollup.cells))
     metric = LevelsDistance(needed.body.names, split(needed, Norm.L2), sizes, totals.rollup, cells)
@@ -253,8 +257,8 @@ def _levels_note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
         keys = ", ".join(query.keys[i] for i in totals.rollup.sets[level])
         found.append(f"by {keys} {size / added:.2g}" if keys else f"of all groups {size / added:.2g}")
     return (
-        "Groups and their totals are measured together and made to agree by least squares"
-        f"{', in whole numbers' if totals.whole else ''}. Errors, divided by those of added "
+        "Groups and their totals are measured together and made consistent by least "
+        f"squares{', in whole numbers' if totals.whole else ''}. Errors, divided by those of added "
         f"groups with independent noise: {', '.join(found)}."
     )
 

@@ -16,8 +16,8 @@ BarKind = Literal["half_width", "standard"]
 HALF_WIDTH, STANDARD = get_args(BarKind)
 Errors = bool | Literal["standard"]  # which error bars stand beside the numbers
 NO_STANDARD_ERROR = (
-    "errors: {} has no standard error; counts, sums, means, ratios and variances have one, quantiles and "
-    "proportions in strata have none. Leave kind out, for half-widths"
+    "errors: {} has no standard error; counts, sums, means, ratios and variances have one, quantiles "
+    "and proportions in strata do not. Leave kind out, for half-widths"
 )
 
 
@@ -62,8 +62,8 @@ class Bars:
         standard = one_of(kind, "kind", (HALF_WIDTH, STANDARD)) == STANDARD
         if standard and (every or both):
             raise QueryError(
-                "errors: a standard error is of the noise in one number; leave simultaneous and sampling "
-                "out, or kind"
+                "errors: a standard error is for the noise in one number. Leave out simultaneous and "
+                "sampling, or kind"
             )
         return cls(checked_confidence(confidence), every, both, standard)
 
@@ -180,7 +180,8 @@ def check_error_names(measured: Iterable[str], columns: Iterable[str], suffix: s
     for name in measured:
         if f"{name}{suffix}".casefold() in taken:
             raise QueryError(
-                f"confidence: the error bars of {name!r} need the name {name + suffix!r}, which is taken"
+                f"confidence: the error bars of {name!r} need the name {name + suffix!r}, which "
+                "is taken. Rename that column"
             )
 
 

@@ -62,10 +62,12 @@ class Series:
         """
         others, time = _codes(keys, self.over)
         if len(time) != self.count * self.steps:
-            raise EngineError(f"{len(time)} groups came where {self.count * self.steps} are steps of series")
+            raise EngineError(
+                f"{len(time)} groups arrived, but there are {self.count * self.steps} steps of series"
+            )
         rows = np.lexsort((time, others)).reshape(self.count, self.steps)
         if np.any(np.diff(time[rows], axis=1) != 1) or np.any(others[rows] != others[rows[:, :1]]):
-            raise EngineError("the groups that came are not the steps of the series that were asked for")
+            raise EngineError("the groups that arrived are not the requested steps of the series")
         return rows
 
 
@@ -85,25 +87,25 @@ def series_of(
     overs = {a.over for a in cumulative.values()}
     over = next(iter(overs))
     if len(overs) > 1:
-        raise QueryError(f"{', '.join(cumulative)}: cumulative totals of one question are over one key")
+        raise QueryError(f"{', '.join(cumulative)}: cumulative totals of one question must use the same key")
     if over is None:
         if len(keys) != 1:
-            raise QueryError(f"{name}: over is missing; write cumulative(..., over=...) with the key of time")
+            raise QueryError(f"{name}: over is missing. Write cumulative(..., over=...) with the key of time")
         over = keys[0]
     if over not in keys:
-        raise QueryError(f"{name}: over={over!r} is no key of the groups; group_by has {', '.join(keys)}")
+        raise QueryError(f"{name}: over={over!r} is not a key of the groups. group_by has {', '.join(keys)}")
     if not isinstance(public_keys, pa.Table):
         raise QueryError(
-            f"{name}: cumulative totals need all time steps as public groups; write group_by({over!r}, "
-            "keys=[...]) with each step, also those without rows"
+            f"{name}: cumulative totals need all time steps as public groups. Write "
+            f"group_by({over!r}, keys=[...]) with each step, including those without rows"
         )
     if total_rows is not None:
-        raise QueryError(f"{name}: beside cumulative totals give groups=... and rows=..., not total_rows")
+        raise QueryError(f"{name}: with cumulative totals give groups=... and rows=..., not total_rows")
     beside = [n for n, a in asked if isinstance(a, Quantiles | CountDistinct)]
     if beside:
         raise QueryError(
-            f"{beside[0]}: quantiles and numbers of different values are asked in a question of their own, "
-            "without cumulative totals beside them"
+            f"{beside[0]}: quantiles and counts of distinct values cannot be combined with "
+            "cumulative totals. Put them in another question"
         )
     return _series(name, keys.index(over), public_keys, over)
 
@@ -112,20 +114,22 @@ def _series(name: str, over: int, table: pa.Table, key: str) -> Series:
     time = table.column(over).combine_chunks()
     kind = time.type
     if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        raise QueryError(f"{name}: {key!r} is {kind}; the key of time is of whole numbers, dates or times")
+        raise QueryError(
+            f"{name}: {key!r} is {kind}, but the key of time must be whole numbers, dates or times"
+        )
     if time.null_count:
-        raise QueryError(f"{name}: a key of {key!r} is NULL, which is no time step; leave it out")
+        raise QueryError(f"{name}: a key of {key!r} is NULL, which is not a time step. Leave it out")
     others, order = _codes([c.combine_chunks() for c in table.columns], over)
     steps, count = int(order.max(initial=-1)) + 1, int(others.max(initial=-1)) + 1
     if not steps or steps * count != table.num_rows:
         raise QueryError(
-            f"{name}: the public groups are not all steps of each series; give keys with every combination "
-            f"of {key!r} and the other keys"
+            f"{name}: the public groups are not all steps of each series. Give keys with every "
+            f"combination of {key!r} and the other keys"
         )
     if steps > MAX_STEPS or table.num_rows > MAX_GROUPS:
         raise QueryError(
-            f"{name}: cumulative totals are of at most {MAX_STEPS:,} steps, and {MAX_GROUPS:,} groups "
-            "in all; take longer steps, such as weeks for days"
+            f"{name}: cumulative totals have at most {MAX_STEPS:,} steps, and {MAX_GROUPS:,} "
+            "groups in all. Use longer steps, such as weeks instead of days"
         )
     return Series(over, steps, count)
 
@@ -188,7 +192,7 @@ class Totals:
         """
         rollup = _rollup(keys, self.rollup.sets)
         if rollup.shape != self.rollup.shape or rollup.values != self.rollup.values:
-            raise EngineError("the groups that came are not those whose totals were asked for")
+            raise EngineError("the groups that arrived are not those of the requested totals")
         return replace(self, rollup=rollup)
 
     def keys(self, keys: Columns, names: Sequence[str]) -> pa.RecordBatch:
@@ -258,25 +262,25 @@ def totals_of(
     """
     if not isinstance(public_keys, pa.Table):
         raise QueryError(
-            "totals: the groups are chosen privately, or not known yet, and totals of what is shown would "
-            "leave out the rest; give all groups, group_by(..., keys=[...])"
+            "totals: the groups are private or not known yet, and totals of the shown groups would "
+            "leave out the rest. Give all groups: group_by(..., keys=[...])"
         )
     if total_rows is not None:
         raise QueryError("bound: with totals give groups=... and rows=..., not total_rows")
     for name, aggregate in asked:
         if not aggregate.in_totals:
             raise QueryError(
-                f"agg: {name}: totals are of counts, sums, means, variances, and ratios of these; ask the "
-                "rest in a question of its own, without totals"
+                f"agg: {name}: totals are for counts, sums, means, variances, and ratios of these. "
+                "Put the rest in another question, without totals"
             )
         if isinstance(aggregate, CountPrivacyUnits) and groups > 1:
             raise QueryError(
-                f"agg: {name}: units that are in several groups are one unit of their total, so that numbers "
-                "of units do not add up; write sf.count() for rows, .bound(groups=1), or ask for units of "
-                "each level in a question of its own"
+                f"agg: {name}: a unit in several groups counts once in their total, so numbers of "
+                "units do not add up. Write sf.count() for rows, or .bound(groups=1), or count the "
+                "units of each level in another question"
             )
     if public_keys.num_rows > MAX_CELLS:
-        raise QueryError(f"totals: there are more than {MAX_CELLS:,} groups")
+        raise QueryError(f"totals: there are more than {MAX_CELLS:,} groups. Use fewer keys")
     sets = tuple(tuple(keys.index(key) for key in own) for own in grouping.sets)
     every = tuple(range(len(keys)))
     levels = tuple(dict.fromkeys((every, *sets)))
@@ -296,11 +300,11 @@ def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: 
         QueryError: there are no keys, a set has a name that is none of them, or there are too many.
     """
     if not keys:
-        raise QueryError("totals: there are no groups to add up; write group_by(...) before it")
+        raise QueryError("totals: there are no groups to add up. Write group_by(...) before it")
     sets: list[tuple[str, ...]] = []
     if given:
         if cube:
-            raise QueryError("totals: cube=True asks for all sets of keys; leave it out, or the sets")
+            raise QueryError("totals: cube=True means all sets of keys. Leave it out, or the sets")
         for own in given:
             if isinstance(own, str) or not isinstance(own, Sequence):
                 raise ParameterError("totals", own, "a list of keys for each set, such as ['region'] or []")
@@ -308,11 +312,11 @@ def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: 
                 if key not in keys:
                     near = nearest(str(key), keys)
                     hint = f"; did you mean {near!r}?" if near else ""
-                    raise QueryError(f"totals: {key!r} is no key of group_by{hint}")
+                    raise QueryError(f"totals: {key!r} is not a key of group_by{hint}")
             sets.append(tuple(key for key in keys if key in own))
     elif cube:
         if 1 << len(keys) > MAX_SETS:
-            raise QueryError(f"totals: cube=True has more than {MAX_SETS} sets of keys; name those you need")
+            raise QueryError(f"totals: cube=True has more than {MAX_SETS} sets of keys. Name those you need")
         masks = sorted(range(1 << len(keys)), key=int.bit_count)
         sets = [tuple(k for i, k in enumerate(keys) if not m >> len(keys) - 1 - i & 1) for m in masks]
     else:

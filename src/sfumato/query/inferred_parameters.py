@@ -81,4 +81,4 @@ def _left_out(content: dict[str, Any]) -> str:
         return ""
     of, share = content["left out"][0], 100 * content["left out"][1]
     shown = f"about {round(share, 0 if share >= 1 else 1):g}%"
-    return f"; {shown} of {of} are beyond the limits"
+    return f"; {shown} of {of} are over the limits"

@@ -89,7 +89,7 @@ class Query:
         if self.shared:
             self._check_shared()
         elif not self.aggregates:
-            raise QueryError("agg: nothing is asked; name at least one aggregate, such as n=sf.count()")
+            raise QueryError("agg: no aggregate is given. Name at least one, such as n=sf.count()")
         check_aggregates(self.aggregates)
         for name, aggregate in self.aggregates:
             aggregate.check(name, self.schema)
@@ -97,8 +97,8 @@ class Query:
                 raise aggregate.refusal()
         if self.keys and (whole := next((n for n, a in self.aggregates if not a.of_groups), None)):
             raise QueryError(
-                f"agg: {whole}: its sizes are those of the whole sample, and those of a group are others; "
-                "leave group_by out, and ask for one group by filter, with its own sizes"
+                f"agg: {whole}: its sizes are those of the whole sample, not of a group. Leave "
+                "group_by out, and use filter with the sizes of one group"
             )
         _check_names([*self.shown_keys, *self.output_names])
         self._check_derived()
@@ -108,23 +108,24 @@ class Query:
             self._check_total_rows()
         elif self.keys and self.max_groups is None:
             raise QueryError(
-                "groups is missing: in how many groups may one privacy unit count? "
-                "Write .bound(groups=..., rows=...)"
+                "groups is missing: in how many groups can one privacy unit count? Write "
+                ".bound(groups=..., rows=...)"
             )
         if self.private_groups and self.beyond == "scale":
             raise QueryError(
-                "bound: beyond='scale' is for public groups, in each of which a unit counts in part; give "
-                "them, group_by(..., keys=[...]), or leave beyond out: then groups are chosen at random"
+                "bound: beyond='scale' needs public groups, in which a unit over the limit is scaled "
+                "down. Give them with group_by(..., keys=[...]), or leave beyond out to choose "
+                "groups at random"
             )
         if self.beyond == "scale" and (whole := self._whole):
             raise QueryError(
-                f"bound: with beyond='scale' a unit counts in part, which {whole} cannot have; write "
-                "beyond='sample', and of count_distinct method='shares' will do too"
+                f"bound: beyond='scale' scales contributions down, which {whole} does not support. "
+                "Write beyond='sample', or method='shares' for count_distinct"
             )
         if self.total_rows is self.max_rows is None and any(a.needs_rows for _, a in self.aggregates):
             raise QueryError(
-                "rows is missing: how many rows of one privacy unit may count in a group? "
-                "Write .bound(rows=...)"
+                "rows is missing: how many rows of one privacy unit can count in a group? Write "
+                ".bound(rows=...)"
             )
 
         if self.series is None and any(isinstance(a, Cumulative) for _, a in self.aggregates):
@@ -151,13 +152,11 @@ class Query:
 
     def _check_total_rows(self) -> None:
         if self.max_groups is not None or self.max_rows is not None:
-            raise QueryError(
-                "bound: total_rows takes the place of groups and rows; leave these out, or total_rows"
-            )
+            raise QueryError("bound: total_rows replaces groups and rows. Leave these out, or total_rows")
         if self.beyond != "auto":
             raise QueryError(
-                "bound: beyond says how a unit counts that is in more groups than groups=..., but with "
-                "total_rows its rows are chosen at random; leave beyond out"
+                "bound: beyond is for units in more groups than groups=..., but total_rows chooses "
+                "their rows at random. Leave beyond out"
             )
 
     @property
@@ -167,8 +166,9 @@ class Query:
             return ()
         most = "1 group" if self.groups == 1 else f"{self.groups:,} groups"
         return (
-            "The number of groups is not known when noise is chosen, so each number of each group has noise "
-            f"of its own, which hides a unit in {most}. Where groups are few, keys= as a list may have less.",
+            "The number of groups is not known when noise is chosen, so each number of each group "
+            f"has independent noise, which covers a unit in {most}. With few groups, keys= as a "
+            "list may have less noise.",
         )
 
     @cached_property
@@ -280,11 +280,11 @@ class Query:
                 if of in known:
                     continue
                 if isinstance(dict(self.aggregates).get(of), Derived):
-                    why = f"{of!r} is computed itself; name what it is computed of"
+                    why = f"{of!r} is derived itself. Name the outputs it is computed from"
                 else:
                     near = nearest(of, known)
                     hint = f"; did you mean {near!r}?" if near else "."
-                    before = f"There are: {', '.join(known)}" if known else "Name it before in the same agg"
+                    before = f"There are: {', '.join(known)}" if known else "Name it earlier in the same agg"
                     why = f"there is no output {of!r}{hint} {before}"
                 raise QueryError(f"agg: {name}: {why}")
 
@@ -332,7 +332,7 @@ class Query:
     def too_much_noise(self, epsilon: Fraction) -> BudgetError:
         """Make the error that the query's noise with an epsilon is too large."""
         return BudgetError(
-            f"epsilon = {float(epsilon):g} asks for noise beyond what 64-bit integers hold; {self.remedies}"
+            f"epsilon = {float(epsilon):g} needs noise that exceeds 64-bit integers; {self.remedies}"
         )
 
     def weight(self, name: str) -> Fraction:
@@ -361,13 +361,11 @@ def checked_weights(
         if name not in names:
             near = nearest(name, names)
             hint = f"; did you mean {near!r}?" if near else "."
-            raise QueryError(
-                f"weights: nothing is asked by the name {name!r}{hint} The names are: {', '.join(names)}"
-            )
+            raise QueryError(f"weights: there is no output {name!r}{hint} The names are: {', '.join(names)}")
         weight = as_fraction(value, f"weight of {name}")
         if not Fraction(1, LARGEST_WEIGHT) <= weight <= LARGEST_WEIGHT:
             raise ParameterError(
-                f"weight of {name}", value, "from 1/1000 to 1000; leave out what matters less"
+                f"weight of {name}", value, "from 1/1000 to 1000. Leave out outputs that matter less"
             )
         found.append((name, weight))
     return tuple(found)
@@ -377,5 +375,5 @@ def _check_names(names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
-            raise QueryError(f"agg: the output name {name!r} is used twice; give each column its own name")
+            raise QueryError(f"agg: the output name {name!r} is used twice. Give each column its own name")
         seen.add(name.casefold())

@@ -126,8 +126,8 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
         name, type_name = spelled(column), schema[column].type_name
         field = f", or a field such as {name}.x," if type_name.startswith("STRUCT") else ""
         raise ColumnError(
-            f"{where}: {column!r} is {type_name}, whose values do not compare alike everywhere; "
-            f"use CAST({name} AS VARCHAR){field} {place}"
+            f"{where}: {column!r} is {type_name}, whose values cannot be compared reliably. Use "
+            f"CAST({name} AS VARCHAR){field} {place}"
         )
 
 
@@ -155,6 +155,6 @@ def checked_expression(where: str, expression: object) -> str:
     """Return a valid SQL expression over columns, or raise an error on what it must be."""
     if not isinstance(expression, str) or not expression.strip():
         raise QueryError(
-            f"{where}: {shown(expression)} is not a SQL expression; write text such as 'age >= 25'"
+            f"{where}: {shown(expression)} is not an SQL expression. Write text such as 'age >= 25'"
         )
     return expression

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX = 40  # columns
 # What is written into a folder, whose pattern an engine has for each folder in it; glob escapes in brackets.
 _OF_A_FOLDER, _ESCAPED = re.compile(r"(?s)(.*)/\*\.[a-z0-9.]+\*$"), re.compile(r"\[([*?[])\]")
-_FREE = "Nothing was read or spent for this."
+_FREE = "Nothing was read or charged for this."
 
 
 def table_card(table: Table[Any]) -> Card:
@@ -49,7 +49,7 @@ def question_card(question: Question[Any]) -> Card:
     rows = [
         [name, asked.meaning(derived), ", ".join(asked.outputs(name))] for name, asked in question.aggregates
     ]
-    next_step = "It costs when it is released: .plan(epsilon=...) and .preview(epsilon=...) are free."
+    next_step = "Only a release is charged: .plan(epsilon=...) and .preview(epsilon=...) are free."
     return Card(
         f"Question: {question.title}",
         [

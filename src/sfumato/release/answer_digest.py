@@ -79,12 +79,12 @@ def differences(table: pa.Table, answer: Answer) -> Iterable[str]:
     """Yield how an answer differs from its digest, as far as that can be told."""
     there, here = [column.name for column in answer.columns], table.column_names
     missing, added = [n for n in there if n not in here], [n for n in here if n not in there]
-    yield from (f"column {name!r} was released, and is missing" for name in missing)
+    yield from (f"column {name!r} was released, but is missing" for name in missing)
     for name in added:
-        hint = ", such as error bars, which a receipt covers if it is made with confidence=..."
+        hint = ", such as error bars; a receipt covers them if it is made with confidence=..."
         yield f"column {name!r} was not released{hint if name.endswith('_error') else ''}"
     if table.num_rows != answer.rows:
-        yield f"its rows are {table.num_rows:,}, and {answer.rows:,} were released"
+        yield f"it has {table.num_rows:,} rows, but {answer.rows:,} were released"
     if missing or added or table.num_rows != answer.rows:
         return
     if table_digest(table) == answer.sha256:
@@ -191,7 +191,7 @@ def _typed(read: _Columns, types: Mapping[str, pa.DataType | None]) -> tuple[pa.
         kind = types.get(name)
         made = _column(column, kind, texts)
         if made is None:
-            odd.append(f"column {name!r} holds what is no {kind}, which was released")
+            odd.append(f"column {name!r} has a value that is not {kind}, the released type")
         found[name] = made if made is not None else pa.nulls(len(column))
     return pa.table(found), odd
 

@@ -158,8 +158,8 @@ def read_release(
     plan = bill.plan
     if plan["asks"] == "computed":
         raise QueryError(
-            "read_release: SQL computed this table from releases, and such numbers have no standard errors; "
-            "save the release before it, .released"
+            "read_release: SQL computed this table from releases, so it has no standard errors. Save "
+            "the release itself, .released"
         )
     keys = [key for key, _ in plan["group_by"]] + [GROUPING] * ("totals" in plan)
     read = opened(table, bill.with_error_bars or bill.answer)[1]
@@ -176,8 +176,9 @@ def read_release(
             values[name], errors[name] = _floats(read[name]), np.where(np.isfinite(error), error, np.nan)
     if not values:
         raise QueryError(
-            f"read_release: {verified.what} has no standard errors, nor error bars to compute them from. Use "
-            'write(..., errors="standard") and receipt(errors="standard") to save a release'
+            f"read_release: {verified.what} has no standard errors, and no error bars to compute "
+            'them from. Save a release with write(..., errors="standard") and '
+            'receipt(errors="standard")'
         )
     lacking = tuple(name for name in released if name not in values)
     source = Source("", canonical_digest({"plan": plan, "answer": bill.answer.sha256}))
@@ -329,7 +330,7 @@ def _notes(release: NoisyTable) -> Iterator[str]:
         yield from release._selected
     plans = (plan for plan in release._plans if hasattr(plan, "requirements"))
     if any(e.nonnegative for plan in plans for e in plan.requirements.estimates):
-        yield "Numbers below 0 count as 0, so averages and changes of small ones are biased."
+        yield "Numbers below 0 are shown as 0, so averages and changes of small ones are biased."
     if bias := release.bias.describe():
         yield bias
 
@@ -352,8 +353,8 @@ def _check_sources(function: str, sources: Sequence[tuple[Source, ...]]) -> None
     for i, own in enumerate(sources):
         if any(one.is_same(two) for other in sources[:i] for one in own for two in other):
             raise QueryError(
-                f"{function}: two of the releases are one release, with the same noise. Pass releases that "
-                "were made one by one"
+                f"{function}: two of the releases are the same release, with the same noise. Pass "
+                "releases that were drawn separately"
             )
 
 
@@ -361,7 +362,10 @@ def _check_outputs(function: str, shapes: Sequence[_Shape], outputs: Sequence[st
     """Return the outputs to compute with, which each release has with standard errors."""
     common = [name for name in shapes[0].outputs if all(name in shape.outputs for shape in shapes)]
     if not common:
-        raise QueryError(f"{function}: the releases have no output with a standard error in common")
+        raise QueryError(
+            f"{function}: the releases have no common output with a standard error. Release the same "
+            "count, sum, mean, ratio or variance in each"
+        )
     names = isinstance(outputs, Iterable) and not isinstance(outputs, str)
     if outputs is not None and not (names and list(outputs)):
         raise ParameterError("outputs", outputs, "a list of names of outputs, or left out")
@@ -370,7 +374,7 @@ def _check_outputs(function: str, shapes: Sequence[_Shape], outputs: Sequence[st
         if name in common:
             continue
         lacks = any(name in shape.lacking for shape in shapes)
-        why = "is no number with a standard error" if lacks else "is not in each of the releases"
+        why = "has no standard error" if lacks else "is not in every release"
         raise QueryError(f"{function}: {written(name)} {why}. Write outputs={common!r}")
     return list(every if outputs is None else dict.fromkeys(outputs))
 
@@ -381,7 +385,9 @@ def _check_keys(function: str, shapes: Sequence[_Shape]) -> None:
     for shape in shapes[1:]:
         if set(shape.keys) != set(first):
             one, other = (", ".join(keys) or "nothing" for keys in (first, shape.keys))
-            raise QueryError(f"{function}: one release is by {one}, another by {other}. Group both alike")
+            raise QueryError(
+                f"{function}: one release is grouped by {one}, another by {other}. Group both alike"
+            )
 
 
 def _key_types(function: str, parts: Sequence[EstimateTable]) -> dict[str, pa.DataType]:
@@ -391,8 +397,8 @@ def _key_types(function: str, parts: Sequence[EstimateTable]) -> dict[str, pa.Da
         for name, kind in first.items():
             if own[name] != kind:
                 raise QueryError(
-                    f"{function}: {written(name)} is {kind} in one release and {own[name]} in another. Group "
-                    'both by one type, with_columns(key="CAST(... AS ...)")'
+                    f"{function}: {written(name)} is {kind} in one release and {own[name]} in "
+                    'another. Group both by one type, with_columns(key="CAST(... AS ...)")'
                 )
     return first
 

@@ -103,8 +103,9 @@ def only_here(method: str, what: str) -> RefusalError:
         what: a release there.
     """
     return RefusalError(
-        f"{method}: {what} has released columns alone, and not the noise that groups have in common; ask for "
-        f"error bars of two numbers at once, release(..., confidence=0.975): {ELSEWHERE[method]}"
+        f"{method}: {what} has only the released columns, without the noise that groups share. "
+        "Compute it from error bars of two numbers at once, release(..., confidence=0.975): "
+        f"{ELSEWHERE[method]}"
     )
 
 
@@ -213,10 +214,10 @@ def shares(
     estimate = estimate_of(batches, output)
     if batches[0].measurement.totals is not None:
         raise QueryError(
-            "share_of_total: this release has totals beside their groups; compare() has the ratio of two rows"
+            "share_of_total: this release has totals with its groups. Use compare() for the ratio of two rows"
         )
     if estimate.linear is None:
-        raise QueryError(f"share_of_total: {output!r} does not add up over groups; counts and sums do")
+        raise QueryError(f"share_of_total: {output!r} does not add up over groups. Use a count or a sum")
     failure, numbers = 1 - bars.confidence, batches[0].numbers
     form, count = Form(estimate.linear), estimate.kind == "count"
     # Forms, as values may have a part that was clipped: over many groups that would add up.
@@ -281,7 +282,7 @@ def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
         hint = f"; did you mean {near!r}?" if near else "."
         raise QueryError(f"there is no output {written(output)}{hint} There are: {', '.join(known)}")
     if known[output].entries:
-        raise QueryError(f"{output!r} has a list of numbers in each group; compare outputs of one number")
+        raise QueryError(f"{output!r} has a list of numbers in each group. Compare outputs of one number")
     return known[output]
 
 
@@ -301,9 +302,7 @@ def _place(batches: Sequence[NoisyBatch], key: object) -> tuple[NoisyBatch, int]
     # Numbers of NumPy are Python's; an array is no key.
     given = tuple(part.item() if isinstance(part, np.generic) else part for part in given)
     if any(isinstance(part, np.ndarray) for part in given):
-        raise QueryError(
-            "compare: a group is identified by a key, or by a tuple or a dict of several; not by an array"
-        )
+        raise QueryError("compare: a group must be a key, or a tuple or a dict of several, not an array")
     for batch in batches:
         for row, found in enumerate(zip(*(c.to_pylist() for c in batch.keys.columns), strict=True)):
             if found == given:

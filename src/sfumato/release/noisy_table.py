@@ -74,8 +74,8 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     _foreign = foreign_names.RELEASE
     _elsewhere = (
-        "drawn in two places, its noise would be two releases for one price. Look at it first and pass on "
-        "what to_arrow() gives, or make another release there"
+        "drawn in two places, its noise would be two releases for one charge. Draw it first and send "
+        "the result of to_arrow(), or make another release there"
     )
 
     def __init__(self, engine: Evaluator) -> None:
@@ -728,15 +728,16 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
 def _no_answer(_: Exception) -> EngineError:
     return EngineError(
-        "the journal's answer to the same question before was changed by hand, or is damaged; sfumato "
-        "journal verify says more, and of another version of the data (journal declare) it is asked anew"
+        "the kept answer to the same query was changed by hand, or is damaged. Run sfumato journal "
+        "verify, or query a new version of the data (journal declare)"
     )
 
 
 NO_LISTS = (".csv", ".xlsx")
 _DIGESTED = 10_000  # rows, of which digests take some milliseconds
 _NOT_BY_GROUP = (
-    "{} is of a release by groups; of the largest groups to_arrow() has numbers, errors() their error bars"
+    "{} is for a release by groups. For the largest groups, to_arrow() has the numbers and errors() "
+    "their error bars"
 )
 
 
@@ -744,5 +745,5 @@ def stopped(error: Exception) -> EngineError:
     """Make the error of a noisy table whose draw stopped, without the text that may quote rows."""
     kind = type(error).__name__
     return EngineError(
-        f"the release stopped at {with_article(kind)}, whose text is left out, as it may quote rows"
+        f"the release failed with {with_article(kind)} (its text is left out, as it may quote rows)"
     )

@@ -59,7 +59,7 @@ class Charge:
             self.budget._record_outcome(self.entry, kind, **said)
             written = True
         if not written:
-            LOG.warning("what came of entry %d of the ledger could not be written there", self.entry.number)
+            LOG.warning("the outcome of entry %d of the ledger could not be written there", self.entry.number)
 
 
 @contextmanager

@@ -41,17 +41,19 @@ if TYPE_CHECKING:
 
 NOT_FOLLOWED = (
     "errors: error bars are known for one SELECT around the private one that computes row by row, or adds "
-    "rows up with public weights; write DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or ask "
+    "rows up with public weights. Write DP_INTERVAL_LOW(name) and DP_INTERVAL_HIGH(name) in the SQL, or use "
     ".released, the noisy table before it"
 )
 
 
 _OF_THE_NOISY_TABLES = (
-    "this is computed with several released tables; ask one of .released, such as released[0].compare(...)"
+    "this is computed from several released tables. Use one of .released, such as released[0].compare(...)"
 )
 
 
-_SELECTED = "Noisy numbers decide which rows are shown, so these are more extreme on average than exact ones."
+_SELECTED = (
+    "Noisy numbers decide which rows are shown, so these are more extreme on average than the exact ones."
+)
 
 
 class Computation(Protocol):
@@ -186,8 +188,8 @@ class ProcessedRelease(NoisyTable):
             return error
         return EngineError(
             f"{error}. {drawn} of the {len(self._releases)} tables that the text releases "
-            f"{'was' if drawn == 1 else 'were'} drawn before: `.released` of this release has them, and "
-            "the budget of all is spent"
+            f"{'was' if drawn == 1 else 'were'} drawn and the budget of all is spent: `.released` "
+            "of this release has them"
         )
 
     def _errors(self, bars: Bars) -> pa.Table:
@@ -238,8 +240,8 @@ class ProcessedRelease(NoisyTable):
         one = self._releases[0]
         if not self._drawable or not isinstance(one, Release):
             raise QueryError(
-                "plot: groups with their aggregates are drawn as they are released; draw .released, or "
-                "to_pandas() by other means"
+                "plot: only groups with their released aggregates are drawn. Plot .released, or the "
+                "result of to_pandas()"
             )
         return one._chart(
             bars,
@@ -270,9 +272,7 @@ class ProcessedRelease(NoisyTable):
     def _check_lists(self, path: Path) -> None:
         """Refuse a file without place for lists if the SQL returns any."""
         if path.suffix.lower() in NO_LISTS and any(map(pa.types.is_nested, self._computation.schema.types)):
-            raise ParameterError(
-                "output path", str(path), ".parquet or .json, as a column is a list or the like"
-            )
+            raise ParameterError("output path", str(path), ".parquet or .json, as a column holds lists")
 
     @property
     def measured(self) -> list[str]:

@@ -32,8 +32,8 @@ _WITHOUT_DESCRIPTION = 1  # the version of receipts that do not say what was dra
 _NUMBER = re.compile(r"[0-9]{1,300}(/0*[1-9][0-9]{0,700})?")
 _Kind = TypeVar("_Kind")
 _NO_ANSWER = (
-    "the receipt has no digest of a table, as its rows were not read where it was made; sfumato verify "
-    "receipt.json, without a table, recomputes what was lost"
+    "the receipt has no digest of a table, as its rows were read elsewhere. sfumato verify "
+    "receipt.json, without a table, recomputes the loss"
 )
 _ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)  # in what somebody wrote
 
@@ -203,7 +203,7 @@ class Receipt(Displayed):
         known |= {"unit", "description", "certified"} if described else set()
         odd = sorted(map(str, (set(given) - {"bias"}) ^ (known | {"ledger", "sha256"})))
         if odd:
-            raise ValueError(f"it has too few fields or too many: {', '.join(odd)}")
+            raise ValueError(f"its fields are wrong: {', '.join(odd)}")
         spent, answer, bars = given["spent"], given["answer"], given["with_error_bars"]
         if answer is None and (bars is not None or not described):
             raise ValueError("its answer is missing")
@@ -223,7 +223,7 @@ class Receipt(Displayed):
             else None,
         )
         if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):
-            raise ValueError("its own sha256 does not fit the rest of it")
+            raise ValueError("its own sha256 does not match the rest of it")
         return made
 
     def certificate(self) -> Certificate:
@@ -377,9 +377,9 @@ def _plain(path: str | PathLike[str]) -> Any:
 def _check_version(given: object) -> None:
     version = given.get("receipt") if isinstance(given, Mapping) else None
     if not isinstance(version, int):
-        raise ValueError("it does not say that it is one")
+        raise ValueError("it does not say that it is a receipt")
     if version > VERSION:
-        raise ValueError(f"it is of version {version}, and this sfumato knows {VERSION}")
+        raise ValueError(f"it is of version {version}, but this sfumato reads {VERSION}")
 
 
 def _unread(path: object) -> Callable[[Exception], EngineError]:
@@ -395,20 +395,20 @@ def _unread(path: object) -> Callable[[Exception], EngineError]:
     def says(error: Exception) -> EngineError:
         if isinstance(error, OSError):
             return EngineError(f"{where} cannot be read: {error.strerror or type(error).__name__}")
-        return EngineError(f"{where} is no receipt of sfumato, or was changed: {_why(error)}")
+        return EngineError(f"{where} is not a receipt of sfumato, or was changed: {_why(error)}")
 
     return says
 
 
 def _certified(receipt: Receipt) -> str:
     if receipt.certified is None:
-        return "nothing; this receipt does not say what was drawn, as none of an early version does"
+        return "nothing; this receipt does not say what was drawn, like all receipts of an early version"
     return f"epsilon {receipt.certified['epsilon']}, delta {receipt.certified['delta']}"
 
 
 def _rows_of(answer: Answer | None) -> str:
     if answer is None:
-        return "read elsewhere, so that there is no digest of it"
+        return "read elsewhere, so there is no digest of it"
     return f"{_rows(answer)}, with columns {', '.join(column.name for column in answer.columns)}"
 
 
@@ -435,7 +435,7 @@ def _entry(entry: int, at: str, dataset: str, what: str, analyst: str | None = N
 def _why(error: Exception) -> str:
     if isinstance(error, UnicodeError | json.JSONDecodeError | RecursionError):
         return "it is not JSON"
-    return str(error) if type(error) is ValueError else "a field is missing, or of another type"
+    return str(error) if type(error) is ValueError else "a field is missing, or of the wrong type"
 
 
 def _answer_content(answer: Answer | None) -> dict[str, Any] | None:
@@ -450,7 +450,7 @@ def _answer(given: Mapping[str, Any]) -> Answer:
     columns = tuple(ColumnDigest(*(_typed(str, one[name]) for name in fields)) for one in given["columns"])
     rows = _typed(int, given["rows"])
     if rows < 0 or isinstance(rows, bool) or len({c.name for c in columns}) < len(columns):
-        raise ValueError("rows or columns of the answer are none")
+        raise ValueError("its rows or columns are not numbers")
     return Answer(rows, columns, _typed(str, given["sha256"]))
 
 
@@ -464,5 +464,5 @@ def _typed(kind: type[_Kind], value: object) -> _Kind:
 def _fraction(text: object) -> Fraction:
     """Return an exact cost from a receipt; refuse an exponent, whose digits may take all memory."""
     if not _NUMBER.fullmatch(_typed(str, text)):
-        raise ValueError("what was spent is no number")
+        raise ValueError("what was spent is not a number")
     return Fraction(str(text))

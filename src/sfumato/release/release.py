@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 _NOT_KEPT = (
-    "errors: this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
-    "before write(), or write(..., confidence=0.95)"
+    "errors: this release was streamed to a file, and its noisy statistics were not kept. Call "
+    "to_arrow() before write(), or write(..., confidence=0.95)"
 )
 
 
@@ -368,8 +368,8 @@ class Release(NoisyTable):
         self._check_home()
         if self._started:
             raise RefusalError(
-                "this release is being drawn, or failed while its noise was drawn; a second draw would spend "
-                "a second budget. Look at it when it is there, or ask for a new release"
+                "this release is being drawn, or failed while its noise was drawn, and a second draw "
+                "would spend a second budget. Use it when it is finished, or make a new release"
             )
         self._started = True
         return self._drawn()
@@ -457,8 +457,8 @@ def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
         return []
     number = "the only public group" if of == 1 else f"{empty:,} of {of:,} public groups"
     return [
-        f"{estimate.name} is no more than its error bar in {number}: the keys may match few rows or none. If "
-        "they should, look at their spelling, type and time zone."
+        f"{estimate.name} is no more than its error bar in {number}, so the keys may match few "
+        "rows or none. If they should match, check their spelling, type and time zone."
     ]
 
 

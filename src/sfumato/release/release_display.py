@@ -25,10 +25,10 @@ MAX = 20  # rows that are shown
 MAX_BARS = 5_000  # rows of which error bars are computed to show some
 FIRST_ENTRIES = 3  # of a list
 WAITING = (
-    "Its noise is not drawn yet, and showing it draws none: to_pandas(), frame(errors=True), plot() or "
-    "write(...) reads the rows and draws it, once. What it costs was settled when it was made."
+    "Its noise is not drawn yet, and this display does not draw it: to_pandas(), frame(errors=True), "
+    "plot() or write(...) reads the rows and draws it, once. Its cost was charged when it was made."
 )
-_WRITTEN = "It was written to a file as it was drawn, which to_pandas() reads back."
+_WRITTEN = "It was written to a file while it was drawn, and to_pandas() reads it back."
 
 
 def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Sequence[str]) -> Card:
@@ -41,7 +41,7 @@ def release_card(release: NoisyTable, facts: Sequence[tuple[str, str]], keys: Se
     """
 
     title = f"{type(release).__name__}: {price(*release.spent)}"
-    warning = "Of made-up rows: an answer about nobody." if release._engine.made_up else ""
+    warning = "Of dummy rows: an answer about nobody." if release._engine.made_up else ""
     table = release.made
     if table is None:
         return Card(title, [Sentences([WAITING if not release.drawn else _WRITTEN]), Facts(facts)], warning)
@@ -100,7 +100,7 @@ def cost(release: NoisyTable, what: str) -> str:
     """Return what a release has spent, for display; for made-up rows, what it would spend."""
     epsilon, delta = release.spent
     text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
-    return f"NOTHING, as the rows are made up; of real rows {text}" if release._engine.made_up else text
+    return f"NOTHING, as the rows are dummy rows; for real rows {text}" if release._engine.made_up else text
 
 
 def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> list[tuple[str, str]]:
@@ -140,7 +140,7 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
     lower = "" if content["limits"]["beyond"] == "share" else f", or lower {limit}"
     return (
         f"none shown: a group needs about {half} units for an even chance of being shown. "
-        f"Ask for larger groups, spend a larger epsilon or delta{lower}"
+        f"Use larger groups, a larger epsilon or delta{lower}"
     )
 
 
@@ -159,7 +159,7 @@ def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
     if table.num_rows > MAX:
         beyond.append(f"The first {MAX:,} of {table.num_rows:,} rows; to_pandas() has all.")
     if not few and release.measured:
-        beyond.append("frame(errors=True) has error bars beside these numbers.")
+        beyond.append("frame(errors=True) shows error bars with these numbers.")
     if not any(name in keys for name in columns) and first.num_rows == 1:
         # One group without a key: a line for each number.
         return Rows(["", ""], [[name, cells[0]] for name, cells in columns.items()])
@@ -252,6 +252,6 @@ def far_card(
     beyond = f"The first {MAX:,} of {table.num_rows:,} rows; to_pandas() has all." if more else ""
     left = sum(name in keys for name in columns)
     rows = Rows(list(columns), list(zip(*columns.values(), strict=True)), left=left, beyond=beyond)
-    warning = "Of made-up rows: an answer about nobody." if dummy else ""
+    warning = "Of dummy rows: an answer about nobody." if dummy else ""
     notes = Sentences([f"Note: {hint}" for hint in hints]) if hints else None
     return Card(f"RemoteRelease: {price(*spent)}", [rows, Facts(facts), notes], warning)

@@ -30,8 +30,8 @@ WORKBOOK = ".xlsx"
 ROW_GROUP = 1 << 16
 METADATA = b"sfumato"  # the key of a schema's metadata with what is said of a table
 _OTHER = (
-    "{} is no longer the file that this release was written to, which alone holds its numbers: it is gone, "
-    "or was changed since. Call to_arrow() before write(), and both see the same numbers"
+    "{} is no longer the file that this release was written to, and the only copy of its numbers: it "
+    "is gone, or was changed. Call to_arrow() before write() to keep a copy"
 )
 
 
@@ -268,8 +268,8 @@ def write_workbook(
     """
     if table.num_rows > MAX_ROWS:
         raise QueryError(
-            f"write: a sheet has {MAX_ROWS:,} rows beside the names, and the release {table.num_rows:,}; it "
-            "is drawn and kept: write it to a .parquet or .csv file"
+            f"write: a sheet has {MAX_ROWS:,} rows below the header, but the release has "
+            f"{table.num_rows:,}. It is drawn and kept: write it to a .parquet or .csv file"
         )
     from xlsxwriter import Workbook
 
@@ -359,7 +359,7 @@ def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
     content: dict[str, Any] = release.explain().to_dict()
     lines: list[tuple[str, Any]] = [("released by", f"sfumato {__version__}, with differential privacy")]
     if release._engine.made_up:
-        lines.append(("WARNING", "of made-up rows: an answer about nobody"))
+        lines.append(("WARNING", "of dummy rows: an answer about nobody"))
     lines += [("epsilon", exact(epsilon)), ("delta", exact(delta))]
     for one in content.get("releases", [content]):
         lines += _of_one(one)

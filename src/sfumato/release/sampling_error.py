@@ -231,20 +231,19 @@ class Sampled:
         query = self.plan.query
         if query.series is not None or query.grouping is not None:
             raise QueryError(
-                "errors: sampling=True is for groups by themselves, not for cumulative totals or totals of "
-                "groups; ask for those in a release of their own, or leave sampling out"
+                "errors: sampling=True is not for cumulative totals or totals of groups. Put those "
+                "in another release, or leave sampling out"
             )
         if query.total_rows is not None:
             raise QueryError(
-                "errors: with sampling=True rows are limited in each group, by groups= and rows=, not by "
-                "total_rows; or leave sampling out"
+                "errors: sampling=True needs limits in each group, groups= and rows=, not "
+                "total_rows. Change the limits, or leave sampling out"
             )
         if not any(self._has(e) for e in self.plan.requirements.estimates):
             raise QueryError(
-                "errors: sampling=True is for counts, sums, means and proportions, of units with one row "
-                f"each (rows=1; here rows={query.rows}) where rows are counted, as rows of one unit are no "
-                "independent sample; sums of units may have any. A sum of units that may be below 0 needs "
-                "count_units() beside it. Ask for one of these, or leave sampling out"
+                "errors: sampling=True is for counts, sums, means and proportions, with one row for "
+                f"each unit (rows=1; here rows={query.rows}), except sums of units that are at "
+                "least 0, or with count_units(). Use one of these, or leave sampling out"
             )
 
     def half_widths(self, batch: NoisyBatch, confidence: float, among: int = 1) -> pa.RecordBatch:
@@ -287,8 +286,8 @@ class Sampled:
         """
         if not self._has(estimate):
             raise QueryError(
-                f"sampling=True: {estimate.name} has no interval with the sampling error; counts, sums, "
-                "means and proportions have one, of units with one row each (rows=1; here "
+                f"sampling=True: {estimate.name} has no interval with the sampling error. Use "
+                "counts, sums, means or proportions, with one row for each unit (rows=1; here "
                 f"rows={self.plan.query.rows})"
             )
         return partial(self.interval, estimate)
@@ -313,8 +312,8 @@ class Sampled:
         if isinstance(asked, Sum):
             if asked.lower < 0 < asked.upper:
                 raise QueryError(
-                    f"share_of_total: with sampling=True, {estimate.name} needs bounds of one sign, and has "
-                    f"{float(asked.lower):g} and {float(asked.upper):g}"
+                    f"share_of_total: with sampling=True, {estimate.name} needs bounds of one sign, "
+                    f"but has {float(asked.lower):g} and {float(asked.upper):g}"
                 )
             largest = float(asked.upper if asked.lower >= 0 else asked.lower)
         whole = not query.scaled and (not isinstance(asked, Sum) or self._zero_or_one(asked))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 _OF_THE_LARGEST = (
-    "errors: bars with sampling are of groups that were named before; the largest groups of a sample are "
-    "large by chance too. Leave sampling out, for bars of the noise"
+    "errors: sampling is only for groups that were named beforehand, as the largest groups of a "
+    "sample are large by chance too. Leave sampling out, for error bars of the noise"
 )
 
 
@@ -154,7 +154,7 @@ class TopRelease(NoisyTable):
 
         if not self.measured:
             raise QueryError(
-                "plot: the numbers of the largest groups were left out, so that there is nothing"
+                "plot: counts=False left out the numbers of the largest groups, so there is nothing to plot"
             )
         return Chart.of_largest(self, bars)
 
@@ -180,8 +180,8 @@ class TopRelease(NoisyTable):
     def _draw(self) -> pa.Table:
         if self._started:
             raise RefusalError(
-                "this release is being drawn, or failed while it was drawn; a second draw would spend a "
-                "second budget. Ask for a new release"
+                "this release is being drawn, or failed while it was drawn, and a second draw would "
+                "spend a second budget. Make a new release"
             )
         self._started = True
         with self._telling(), in_own_words(stopped, Exception):

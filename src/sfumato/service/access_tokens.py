@@ -110,7 +110,7 @@ class Tokens:
         except FileNotFoundError as error:
             raise EngineError(
                 f"tokens: {path} cannot be opened: {error.strerror}. Give the right path with "
-                "--tokens, or make the file with a first token by sfumato token create NAME"
+                "--tokens, or make the file with sfumato token create NAME"
             ) from None
         except OSError as error:
             raise EngineError(f"tokens: {path} cannot be opened: {error.strerror}") from None
@@ -158,7 +158,7 @@ class Tokens:
                 "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", (int(time.time()), known)
             ).rowcount
         if not changed:
-            raise QueryError(f"token: there is none with the id {known!r}; see sfumato token list")
+            raise QueryError(f"token: there is no token with the id {known!r}. See sfumato token list")
 
     def caller(self, token: str) -> Caller | None:
         """Return the caller who a token belongs to; None if it is unknown, expired or revoked."""
@@ -193,7 +193,7 @@ class Tokens:
                 yield opened
         except sqlite3.Error as error:
             raise EngineError(
-                f"tokens: {self.path} is no file of tokens, or cannot be used: {error}"
+                f"tokens: {self.path} is not a file of tokens, or cannot be used: {error}"
             ) from None
 
 

@@ -54,9 +54,9 @@ class AnalystsCatalog(Catalog):
         if len(kinds) > 1:
             one, other = list(kinds.values())[:2]
             raise CatalogError(
-                f"{catalog.name}: the privacy units of {one} and {other} are made of different parts. "
-                "One budget pays for all questions of a service, and what protects a person does not add up "
-                "with what protects a person's month: give each kind a catalog, and a service, of its own"
+                f"{catalog.name}: the privacy units of {one} and {other} are made of different "
+                "parts, so their losses do not add up in one budget. Give each kind a catalog, and a "
+                "service, of its own"
             )
         return made
 
@@ -124,7 +124,7 @@ _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (Table, "a table", OF_TABLES),
     (PublicTable, "a public table", OF_PUBLIC),
     (Question, "a question", OF_QUESTIONS),
-    (Top, "a question for the largest groups", ()),
+    (Top, "a query for the largest groups", ()),
 )
 _AGGREGATES = {function.__name__: function for function in FUNCTIONS}
 OF_RELEASE = (
@@ -133,10 +133,10 @@ OF_RELEASE = (
 )
 OF_TOP = ("epsilon", "delta", "counts", "counts_share")
 _HERE = {
-    "budget": "the service pays with your budget there; leave it out",
-    "unsafe_words": "a service draws its noise itself; leave it out",
-    "share": "a share is of a budget in this process; write epsilon=..., such as a part of clinic.remaining",
-    "confidence": "it stands beside the options, as a field of the request",
+    "budget": "the service charges your budget there. Leave it out",
+    "unsafe_words": "a service draws its noise itself. Leave it out",
+    "share": "a share is for a budget in this process. Write epsilon=..., such as a part of clinic.remaining",
+    "confidence": "it is not an option, but a field of the request",
 }
 
 
@@ -224,7 +224,7 @@ def read_chain_query(
     reading = Reading(opened, _called, _aggregate)
     question = reading.chain(data)
     if not isinstance(question, (Question, Top)):
-        raise QueryError("chain: it ends with agg(...) or top(...), which ask for something")
+        raise QueryError("chain: it must end with agg(...) or top(...)")
     admitted = OF_TOP if isinstance(question, Top) else OF_RELEASE
     given: dict[str, Any] = {}
     for name, value in options.items():

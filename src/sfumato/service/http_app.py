@@ -111,14 +111,14 @@ class Turns:
                 del self._waiting[who]
 
 
-_FAILED = "the service failed; its owner finds out why by this request's id"
-_BUSY = "the service has too many questions waiting; ask again in a few seconds. Nothing was spent"
-_AT_ONCE = "at most {} questions of yours are answered at once; wait for one of them. Nothing was spent"
-_LEFT = "whoever asked went away before the question's turn came. Nothing was spent"
-_NO_TOKENS = "tokens cannot be looked up just now; ask again in a few seconds. Nothing was spent"
+_FAILED = "the service failed. Its owner can find the reason by this request's id"
+_BUSY = "the service has too many queries waiting. Try again in a few seconds; nothing was spent"
+_AT_ONCE = "at most {} of your queries can run at once. Wait for one of them; nothing was spent"
+_LEFT = "the client disconnected before its query started. Nothing was spent"
+_NO_TOKENS = "tokens cannot be looked up now. Try again in a few seconds; nothing was spent"
 _LOOKUPS = 8  # tokens that are looked up at once
 _GONE = 499  # of no standard, but what logs of proxies call it
-_WHO = "token: none that is valid came with the request; send the header Authorization: Bearer sfumato_..."
+_WHO = "token: the request has no valid token. Send the header Authorization: Bearer sfumato_..."
 _SLOW = "the request did not arrive within {:g} seconds"
 _LONG = "the request is longer than {:,} bytes"
 _FORM = 'the request\'s body must be one JSON object of at most a few levels, such as {"sql": "SELECT ..."}'
@@ -253,7 +253,9 @@ class Service:
     async def _kept_answer(self, request: Request, caller: Caller) -> Response:
         text = request.path_params["entry"]
         if not _ENTRY.fullmatch(text):
-            raise _Refused(404, QueryError("answers: /v1/answers/ is followed by a number of /v1/history"))
+            raise _Refused(
+                404, QueryError("answers: /v1/answers/ must be followed by a number from /v1/history")
+            )
         media = _accepted(request.headers.get("accept"))
         return await self._answer(request, QueryRequest("answer", caller.name, media=media, entry=int(text)))
 
@@ -289,7 +291,7 @@ class Service:
     async def _metrics(self, request: Request, caller: Caller) -> Response:
         request.state.route = "metrics"
         if not caller.is_owner:
-            raise _Refused(403, RefusalError("metrics: these are for owners of the service"))
+            raise _Refused(403, RefusalError("metrics: only owners of the service can read these"))
         text = self.metrics.text(self.runner.killed)
         return Response(text, media_type="text/plain; version=0.0.4")
 
@@ -357,7 +359,7 @@ class Service:
                 raise _Refused(400, QueryError(f"{of}: {name} must be {field['description']}"))
             found[name] = value
         if (found["sql"] is None) == (found["chain"] is None):
-            raise _Refused(400, QueryError(f"{of}: a question is given either as sql or as chain"))
+            raise _Refused(400, QueryError(f"{of}: give the query either as sql or as chain"))
         request.state.question = digest(self._key, _question(found)["text"])
         return found
 
@@ -437,9 +439,9 @@ class Service:
 
     async def _no_such(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        words = "there is no such path here; see /openapi.json"
+        words = "there is no such path. See /openapi.json"
         if error.status_code == 405:
-            words = "this path does not have that method; see /openapi.json"
+            words = "this path does not have that method. See /openapi.json"
         return self._response(request, refused(QueryError(words), error.status_code), error.headers)
 
     # Around all of it.
@@ -503,7 +505,9 @@ def _everybody(request: Request, caller: Caller) -> bool:
     if given not in ([], [("everybody", "true")]):
         raise _Refused(400, QueryError("the only parameter here is everybody=true, for owners"))
     if given and not caller.is_owner:
-        raise _Refused(403, RefusalError("everybody: what others have spent is for owners of the service"))
+        raise _Refused(
+            403, RefusalError("everybody: only owners of the service can see what others have spent")
+        )
     return bool(given)
 
 

@@ -60,7 +60,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "sfumato",
             "version": __version__,
-            "description": "Questions to tables of personal rows; answers are differentially private.",
+            "description": "Queries to tables of personal rows; answers are differentially private.",
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},

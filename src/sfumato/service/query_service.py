@@ -55,28 +55,31 @@ _STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
 )
 _OF_OWNERS = CatalogError, EngineError
 _NO_DUMMY = (
-    "dummy: these tables cannot be made up, as their owner does not declare the types of their columns; ask "
-    "for that, and leave dummy out until then"
+    "dummy: these tables have no dummy rows, as their owner does not declare the types of their "
+    "columns. Ask the owner for that, and leave dummy out"
 )
 _SIZES = 20  # of groups, in one preview
 _PREVIEWED = 40  # pairs of a size and a budget in one request, each some tenths of a second
-_OWNERS = "the tables cannot be read; ask their owner, who finds the reason in the log by this request's id"
+_OWNERS = (
+    "the tables cannot be read. Ask their owner, who can find the reason in the log by this request's id"
+)
 _UNSAID = (
-    "the question cannot be answered as it is asked, and the reason names what only the owner knows. Ask the "
-    "owner of the tables, who finds it in the log by this request's id"
+    "the query cannot be answered, for a reason that only the owner may see. Ask the owner of the "
+    "tables, who can find it in the log by this request's id"
 )
 _NO_LEDGER = (
-    "the ledger that pays for questions is missing, or its server cannot be reached. Ask its owner, who "
-    "finds the reason in the log by this request's id"
+    "the ledger that pays for queries is missing, or its server cannot be reached. Ask its owner, "
+    "who can find the reason in the log by this request's id"
 )
 _UNDER_WAY = (
-    "idempotency-key: entry {} of the ledger pays for the request with this key, and has no answer yet. It "
-    "is under way, or was stopped; send the same again in a while, or another key to pay anew"
+    "idempotency-key: entry {} of the ledger is charged for the request with this key, but has no "
+    "answer yet, as it is running or was stopped. Send the same request again later, or use another "
+    "key to pay again"
 )
-_NO_ANSWER = "answers: no answer of yours is kept for entry {} of the ledger; see /v1/history"
+_NO_ANSWER = "answers: no answer of yours is kept for entry {} of the ledger. See /v1/history"
 _NOT_BEFORE = (
-    "bounds or limits are left to the release, which looks at the rows for them: which errors to expect is "
-    "known after it"
+    "bounds or limits are 'auto', so a release finds them with a preliminary query. Expected errors "
+    "are known only after it"
 )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # The ledger's own words name the place where it lies.
-_NOTHING = "nothing of the budget is granted to {!r}; ask the owner of the tables"
+_NOTHING = "no budget is granted to {!r}. Ask the owner of the tables"
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ class Settings:
         if not 0 <= self.port < 65_536:
             raise ParameterError("port", self.port, "from 0, for any that is free, to 65535")
         if (self.certfile is None) != (self.keyfile is None):
-            raise QueryError("certfile and keyfile belong together: give both, or none")
+            raise QueryError("given together: certfile and keyfile, or neither")
         if self.certfile is None and not self.behind_proxy and not _is_local(self.host):
             raise QueryError(
-                f"host is {self.host!r}, which other machines reach, and tokens and answers would cross the "
-                "network in the clear. Give --certfile and --keyfile; or --behind-proxy, where a proxy that "
-                "brings TLS is all that can reach this port"
+                f"host is {self.host!r}, which other machines reach, so tokens and answers would "
+                "cross the network unencrypted. Give --certfile and --keyfile, or --behind-proxy if "
+                "only a TLS proxy can reach this port"
             )
 
     @property
@@ -195,8 +195,8 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise EngineError(
-                    f"port {port} of {host} is in use by another program, perhaps by a service that runs "
-                    "already: stop that, or choose another port"
+                    f"port {port} of {host} is in use by another program, perhaps another "
+                    "service. Stop that, or choose another port"
                 ) from None
             raise EngineError(f"cannot listen on port {port} of {host}: {error.strerror}") from None
         yield sockets

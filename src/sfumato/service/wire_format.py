@@ -177,9 +177,8 @@ def to_json(where: str, value: Any) -> Any:
     if hasattr(value, "tolist"):  # an array
         return to_json(where, value.tolist())
     raise QueryError(
-        f"{where}: {with_article(type(value).__name__)} cannot be sent to a service; give a number, a "
-        f"text, a date, or a "
-        "list of these"
+        f"{where}: {with_article(type(value).__name__)} cannot be sent to a service. Pass a "
+        "number, a text, a date, or a list of these"
     )
 
 
@@ -210,14 +209,14 @@ class Reading:
             raise QueryError(_FORM)
         self._tables += 1
         if self._tables > MAX_TABLES:
-            raise QueryError(f"chain: a question is made of at most {MAX_TABLES} tables")
+            raise QueryError(f"chain: a query can have at most {MAX_TABLES} tables")
         found = self.opened(kind, _text(data[kind]))
         for call in data["calls"]:
             if not isinstance(call, list) or len(call) != 3:
                 raise QueryError(f"{_FORM}; a call is a list of its name, a list and an object of arguments")
             self._calls += 1
             if self._calls > MAX_CALLS:
-                raise QueryError(f"chain: a question is made by at most {MAX_CALLS} calls")
+                raise QueryError(f"chain: a query can have at most {MAX_CALLS} calls")
             found = self.called(found, _text(call[0]), *self._arguments(call[1], call[2], depth))
         return found
 
@@ -247,7 +246,7 @@ class Reading:
             return [self.value(one, depth + 1) for one in data]
         if isinstance(data, dict):
             return self._object(data, depth)
-        raise QueryError("chain: a number is larger than any that is admitted")
+        raise QueryError("chain: a number is too large")
 
     def _object(self, data: dict[str, Any], depth: int) -> Any:
         """Return the Python value of a JSON object in wire format: an aggregate, a table or a typed value."""
@@ -262,14 +261,16 @@ class Reading:
             return self._dict(given, depth)
         if kind in _TEXTS and isinstance(given, str):
             return _value(kind, given)
-        raise QueryError(f"chain: {shown(sorted(data)[:3])} are no keys of an argument; see docs/serve.md")
+        raise QueryError(f"chain: {shown(sorted(data)[:3])} are not keys of an argument. See docs/serve.md")
 
     def _dict(self, given: list[Any], depth: int) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for pair in given:
             key = self.value(pair[0], depth + 1) if isinstance(pair, list) and len(pair) == 2 else []
             if not isinstance(key, _KEYS):
-                raise QueryError("chain: a dict is a list of pairs, each a text, number or date and a value")
+                raise QueryError(
+                    "chain: a dict must be a list of pairs, each a text, number or date and a value"
+                )
             found[key] = self.value(pair[1], depth + 1)
         return found
 
@@ -336,7 +337,7 @@ def _text(value: Any) -> str:
         if isinstance(value, str) and value.encode():
             return value
     except UnicodeEncodeError:
-        raise QueryError("chain: a text has half of a character, which no name or expression has") from None
+        raise QueryError("chain: a text has half of a surrogate pair") from None
     if value == "":
         return ""
     raise QueryError(_FORM)

@@ -84,12 +84,12 @@ _COUNTED = hasattr(signal, "setitimer")  # whether the system counts what a proc
 _ENDS = 5.0  # seconds for a process that has closed its connection to be gone
 MakeQueryService = Callable[[], QueryService]
 _TOO_LONG = (
-    "the question took longer than this service allows, {:g} seconds of computing or {:g} seconds in all, "
-    "and was stopped; {}. Ask for less at once, or ask the owner"
+    "the query took longer than this service allows, {:g} seconds of computing or {:g} seconds in "
+    "all, and was stopped; {}. Send a smaller query, or ask the owner"
 )
-_DIED = "the question ended the process that read the rows; {}. Ask the owner"
-_NOT_YET = "the service begins anew after a question that took too long; ask again. Nothing was spent"
-_BEGAN = "a process that answers questions ended while it began"
+_DIED = "the query ended the process that read the rows; {}. Ask the owner"
+_NOT_YET = "the service restarts after a query that took too long. Try again; nothing was spent"
+_BEGAN = "a worker process ended while it started"
 # Times as long as it may compute: for the disk, for a database elsewhere, and for other programs here.
 _WAITS = 4
 _START = 300.0  # seconds for a worker to be there

@@ -472,7 +472,7 @@ class SecretAccuracy:
         self._accuracy = accuracy
 
     def __repr__(self) -> str:
-        return "SecretAccuracy(not shown: it tells of the secret)"
+        return "SecretAccuracy(not shown, as it reveals the secret)"
 
     def leak(self) -> float:
         """Return the number. It tells of the secret value, and nothing has paid for that.

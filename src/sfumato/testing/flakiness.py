@@ -80,7 +80,7 @@ class Account:
             ParameterError: k is not a number greater than 0, or something was spent already.
         """
         if self.made or self._shares:
-            raise _parameter_error("flakiness", self.name, "said before the first assertion of the test")
+            raise _parameter_error("flakiness", self.name, "set before the first assertion of the test")
         self.k, self.assertions = checked_k(k), checked_count(assertions)
         return self
 
@@ -171,7 +171,7 @@ class Account:
 
 
 _NEEDED = (
-    "given: pass k=23 for a flakiness of 10^-23, or mark the pytest test with "
+    "given. Pass k=23 for a flakiness of 10^-23, or mark the pytest test with "
     "@pytest.mark.flakiness(k=23), from which each assertion gets its share"
 )
 
@@ -228,8 +228,7 @@ def require_test(what: str) -> str:
         from sfumato.errors import RefusalError
 
         raise RefusalError(
-            f"{what}: refused, as no pytest test is running; it takes the protection away, and is for tests "
-            "alone"
+            f"{what}: refused, as no pytest test is running. It is for tests, as it removes protection"
         )
     return _running[-1].name
 

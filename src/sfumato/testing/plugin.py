@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "most 10^-k, divided over the assertions of sfumato.testing in it, or as a whole for a stated reason",
     )
     config.addinivalue_line(
-        "markers", "noise_cannot_matter(why): the test meets noise, and no noise whatever makes it fail"
+        "markers", "noise_cannot_matter(why): the test draws noise, but no noise makes it fail"
     )
     config.stash[_noisy_fixtures] = set()
     config.pluginmanager.register(_Session(_run_k(config)), "sfumato-flakiness-session")
@@ -221,7 +221,8 @@ class _Session:
                 ", ..." if len(unknown) > _LISTED else ""
             )
             lines.append(
-                f"not counted: {sum(n for n, _ in unknown)} that can fail in a way nobody stated, in {named}"
+                f"not counted: {sum((n for n, _ in unknown))} that can fail with unknown "
+                f"probability, in {named}"
             )
         return lines
 
@@ -260,10 +261,9 @@ def _run_k(config: pytest.Config) -> float | None:
 
 
 _UNCOUNTED = (
-    "this test met noise and does not say how likely that makes it fail on correct code: compare with "
-    "assert_approx_equal or assert_noisy of sfumato.testing and give k; or mark it with "
-    "@pytest.mark.flakiness(k=..., because='...') or, where no noise whatever makes it fail, "
-    "@pytest.mark.noise_cannot_matter('why')"
+    "this test drew noise and does not state how likely it fails on correct code. Compare with "
+    "assert_approx_equal or assert_noisy of sfumato.testing and give k, or mark it with "
+    "@pytest.mark.flakiness(k=..., because='...') or @pytest.mark.noise_cannot_matter('why')"
 )
 
 

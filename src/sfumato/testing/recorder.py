@@ -340,7 +340,7 @@ class Recorder:
         for recorded in self.releases:
             if recorded.release is release:
                 return recorded
-        raise ParameterError("release", release, "one that was first looked at while recording")
+        raise ParameterError("release", release, "one that was drawn while recording")
 
 
 @dataclass

@@ -70,7 +70,7 @@ def release_mechanism(
                 known[key] = _Tiles(release)
             else:
                 raise RefusalError(
-                    "release_mechanism: this is computed with released tables; audit each of these, .released"
+                    "release_mechanism: this is computed with released tables. Audit each of these, .released"
                 )
         return known[key].draw(size)
 
@@ -89,7 +89,9 @@ class _Tiles:
         batches = list(release._engine.statistics(plan.exact, _MAX_GROUPS))
         self.exact = pa.Table.from_batches(batches).combine_chunks().to_batches(_MAX_GROUPS)
         if sum(b.num_rows for b in self.exact) > _MAX_GROUPS:
-            raise RefusalError(f"release_mechanism: more than {_MAX_GROUPS:,} groups; audit a smaller table")
+            raise RefusalError(
+                f"release_mechanism: there are more than {_MAX_GROUPS:,} groups. Audit a smaller table"
+            )
         self.names = list(by_entry(plan.requirements.estimates))
         self.groups: list[str] = []
         for batch in self.exact:
@@ -166,7 +168,9 @@ class _Largest:
         self.measurement, self.words = release.plan.measurement, release._words
         self.exact = pa.Table.from_batches(release._engine.statistics(release.plan.exact, _MAX_GROUPS))
         if self.exact.num_rows > _MAX_GROUPS:
-            raise RefusalError(f"release_mechanism: more than {_MAX_GROUPS:,} groups; audit a smaller table")
+            raise RefusalError(
+                f"release_mechanism: there are more than {_MAX_GROUPS:,} groups. Audit a smaller table"
+            )
 
     def draw(self, size: int) -> list[dict[str, dict[str, Any]]]:
         """Return the outputs of `size` repeated releases of the largest groups."""

@@ -212,24 +212,24 @@ def written_anew(ledger: sf.Ledger, change: Callable[[dict[str, Any]], None]) ->
 
 
 CHANGES = {
-    "a line": (["UPDATE sfumato_journal SET content = replace(content, 'question 2', 'question 9') WHERE id = 7"], "line 7 is not what was written"),
-    "a digest": (["UPDATE sfumato_journal SET sha256 = replace(sha256, substr(sha256, 1, 1), 'x') WHERE id = 5"], "line 5 is not what was written"),
+    "a line": (["UPDATE sfumato_journal SET content = replace(content, 'question 2', 'question 9') WHERE id = 7"], "line 7, or what comes before it, was changed"),
+    "a digest": (["UPDATE sfumato_journal SET sha256 = replace(sha256, substr(sha256, 1, 1), 'x') WHERE id = 5"], "line 5, or what comes before it, was changed"),
     "a line in the middle": (["DELETE FROM sfumato_journal WHERE id = 6"], "line 6 is missing"),
-    "the last line": (["DELETE FROM sfumato_journal WHERE id = 10"], "behind line 9 the end is missing"),
-    "all lines": (["DELETE FROM sfumato_journal"], "behind line 0 the end is missing"),
-    "who asked, where lines are found by it": (["UPDATE sfumato_journal SET analyst = 'bob' WHERE id = 5"], "line 5 would be found as another"),
-    "an entry": (["UPDATE sfumato_entries SET epsilon = '1/2' WHERE id = 5"], "entry 5 of the ledger is not what line 7 says"),
+    "the last line": (["DELETE FROM sfumato_journal WHERE id = 10"], "the end is missing, or was changed, after line 9"),
+    "all lines": (["DELETE FROM sfumato_journal"], "the end is missing, or was changed, after line 0"),
+    "who asked, where lines are found by it": (["UPDATE sfumato_journal SET analyst = 'bob' WHERE id = 5"], "line 5 has an index that does not match it"),
+    "an entry": (["UPDATE sfumato_entries SET epsilon = '1/2' WHERE id = 5"], "entry 5 of the ledger differs from line 7"),
     "an entry that is taken out": (["DELETE FROM sfumato_entries WHERE id = 5"], "entry 5, which the ledger does not have"),
     "an entry that is put in": (
         ["INSERT INTO sfumato_entries (at, day, kind, dataset, analyst, what, epsilon, delta, loss) SELECT at, day, kind, dataset, analyst, what, epsilon, delta, loss FROM sfumato_entries WHERE id = 4"],
         "entry 7 of the ledger has no line",
     ),
     "an account": (["UPDATE sfumato_accounts SET totals = replace(totals, '6', '1'), lifetime = replace(lifetime, '6', '1')"], "the column totals of the budget of 'shop'"),
-    "an answer": (["UPDATE sfumato_answers SET body = x'41'"], "the answer that is kept for line 6 is not"),
+    "an answer": (["UPDATE sfumato_answers SET body = x'41'"], "the answer that is kept for line 6 was changed"),
     "an answer that is taken out": (["DELETE FROM sfumato_answers WHERE id = 8"], "the answer that was kept for line 8 is missing"),
     "the ledger's name": (["UPDATE sfumato_ledger SET name = 'x'"], "it is the journal of another ledger"),
-    "a line that nests without end": (["UPDATE sfumato_journal SET content = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 5"], "line 5 is not what was written"),
-    "what stands before it": (["UPDATE sfumato_ledger SET begins = replace(begins, '0', '1')"], "line 1 is not what was written"),
+    "a line that nests without end": (["UPDATE sfumato_journal SET content = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 5"], "line 5, or what comes before it, was changed"),
+    "what stands before it": (["UPDATE sfumato_ledger SET begins = replace(begins, '0', '1')"], "line 1, or what comes before it, was changed"),
 }  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def test_a_journal_that_lost_its_end_pays_for_nothing(of_file):
         lambda: of_file.journal.declare("shop", "2"),
     ):
         with pytest.raises(
-            EngineError, match="changed by hand: the end of the journal is missing, or is not what it was"
+            EngineError, match="changed by hand: the end of the journal is missing, or was changed"
         ):
             ask()
     assert of_file.history() == before and of_file.budget("shop", "ann").spent[0] == 6
@@ -273,7 +273,7 @@ def test_whoever_writes_all_of_it_anew_is_found_by_the_head_alone(of_file):
 
     written_anew(of_file, other)
     assert of_file.journal.verify().ok, "as docs/journal.md says: whoever can write the file can do that"
-    assert "were written anew" in str(of_file.journal.verify(head))
+    assert "they were rewritten" in str(of_file.journal.verify(head))
 
 
 def test_an_end_that_is_cut_off_cleanly_is_found_by_the_head_alone(of_file):
@@ -333,7 +333,7 @@ def test_a_kill_between_payment_and_outcome_stays_spent(of_file, monkeypatch):
     ledger = sf.Ledger(path)
     assert kinds(ledger) == ["asked"] and ledger.budget("shop", "ann").spent[0] == 1
     told = ledger.journal.verify()
-    assert told.ok and "failed or were not looked at, and stay spent: 4" in str(told)
+    assert told.ok and "failed or were not released, and stay spent: 4" in str(told)
     COUNT.release(epsilon=1, budget=ledger.budget("shop", "ann")).to_arrow()
     assert kinds(ledger) == ["asked", "asked", "answered"] and ledger.journal.verify().ok
 
@@ -451,13 +451,13 @@ def test_refusals_are_listed_with_who_and_why(of_file):
         ("ann", 1, (("BudgetError", 1),)),
     ]
     assert str(told.refused[0]).endswith(r"SELECT id\n- shop, eve: 9 questions FROM v")
-    assert told.findings == () and "Refused questions, at no charge:\n- shop, bob" in str(told)
+    assert told.findings == () and "Refused queries, at no charge:\n- shop, bob" in str(told)
 
 
 def test_a_question_that_is_published_must_have_an_answer(ledger):
     asked(ledger)
     for entry in (1, 99):
-        with pytest.raises(BudgetError, match=f"no answer to the question of entry {entry} is kept"):
+        with pytest.raises(BudgetError, match=f"the answer to the query of entry {entry} is not kept"):
             ledger.journal.publish(entry)
     ledger.journal.publish(5)
     assert ledger.journal._repeat_answer("shop", "bob", {"asks": 2}).body == b"bodybody"

@@ -100,7 +100,7 @@ BOUNDS = {"x": (0, 100), "y": (0, 10)}
 def test_what_has_no_law_is_refused_and_a_tolerance_of_ones_own_does(aggregates, output):
     release = PEOPLE.agg(**aggregates).release(epsilon=1)
     shown = release.to_arrow()[output][0].as_py()
-    with pytest.raises(RefusalError, match=f"{output} is a .*, of which no tolerance is derived"):
+    with pytest.raises(RefusalError, match=f"{output} is a .*, for which no tolerance is derived"):
         assert_approx_equal(release, {output: shown}, columns=[output])
     assert_approx_equal(release, {output: shown}, tolerance={output: 1.0}, columns=[output])
 

@@ -53,12 +53,12 @@ class Closeness(TextCard):
         return tuple(c for c in self.checks if c.probability <= self.alpha / len(self.checks))
 
     def __bool__(self) -> bool:
-        raise TypeError("a Closeness is neither true nor false: ask result.passed")
+        raise TypeError("a Closeness has no truth value. Use result.passed")
 
     def __str__(self) -> str:
-        wrong, draws = "this is not the law", f"{self.samples} draws"
+        wrong, draws = "the draws are not from this law", f"{self.samples} draws"
         if self.others is not None:
-            wrong, draws = "these are not of one law", f"{self.samples} and {self.others} draws"
+            wrong, draws = "the draws are not from one law", f"{self.samples} and {self.others} draws"
         verdict = "no check fails" if self.passed else wrong
         lines = [f"{verdict}: {draws}, false alarms with probability at most {self.alpha:g}"]
         for check in self.checks:

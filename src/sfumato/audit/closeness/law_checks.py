@@ -21,8 +21,8 @@ from sfumato.noise import Law
 
 Floats = NDArray[np.float64]
 
-_ROW = "a row of numbers"
-_LAWS = "a law of sfumato.noise, a distribution function, a mapping to probabilities"
+_ROW = "a list of numbers"
+_LAWS = "a law of sfumato.noise, a distribution function, or a mapping to probabilities"
 
 
 def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
@@ -112,7 +112,7 @@ def residues(
         found = np.bincount((steps % RESIDUES).astype(np.int64), minlength=RESIDUES)
         least, most = 1 / RESIDUES - density * step, 1 / RESIDUES + density * step
         bounds = at_most(found, len(steps), least), at_least(found, len(steps), most)
-        yield f"four bits from {step:.3g} on", min(1.0, float(2 * RESIDUES * np.minimum(*bounds).min()))
+        yield f"the four bits from {step:.3g} on", min(1.0, float(2 * RESIDUES * np.minimum(*bounds).min()))
         step *= RESIDUES
 
 

@@ -131,7 +131,7 @@ def member(domain: Domain, draw: Draw) -> Any:
         return pattern(lambda: record(domain.columns, draw), size, draw)
     if isinstance(domain, ProductDomain):
         return tuple(member(part, draw) for part in domain.parts)
-    raise QueryError(f"falsify cannot make members of {domain}; pass some: members=[...]")
+    raise QueryError(f"falsify cannot make members of {domain}. Pass some: members=[...]")
 
 
 def _single(domain: AtomDomain, draw: Draw) -> Any:

@@ -135,7 +135,7 @@ class Falsification(TextCard):
             lines.append(f"  {label}: {_short(value)}")
         if self.failure in (None, "distance"):
             lines.append(f"  in exact rationals: {self._exactly()}")
-        lines.append(f"  {self.evaluations} pairs judged, seed {self.seed}")
+        lines.append(f"  {self.evaluations} pairs tested, seed {self.seed}")
         return "\n".join(lines)
 
     def _verdict(self) -> str:
@@ -151,8 +151,8 @@ class Falsification(TextCard):
 
     def _exactly(self) -> str:
         if self.exact_ratio is None:
-            return "not replayed, the function computes with floats of its own"
-        verdict = "; the claim is broken by floats alone" if self.artefact else ""
+            return "not replayed, as the function computes with floats"
+        verdict = "; the claim is broken only in floats" if self.artefact else ""
         return f"ratio {_number(self.exact_ratio)}{verdict}"
 
     @property
@@ -226,8 +226,8 @@ def falsify(
             search.improve(draw)
     if not search.found:
         raise QueryError(
-            f"falsify made no pair of inputs of {transformation.name!r} within d_in = {room}; pass some: "
-            "members=[one, other, ...]"
+            f"falsify made no pair of inputs of {transformation.name!r} within d_in = {room}. "
+            "Pass some: members=[one, other, ...]"
         )
     worst = max(f._rank for f in search.found)
     found = min((f for f in search.found if f._rank == worst), key=lambda f: _size(f.inputs))

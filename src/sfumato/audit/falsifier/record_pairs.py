@@ -318,7 +318,7 @@ def pairs_of(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
             return found
     if len(members) < 2:
         raise QueryError(
-            f"falsify cannot make neighbours in {domain} by {metric}; pass some: members=[one, other, ...]"
+            f"falsify cannot make neighbours in {domain} by {metric}. Pass some: members=[one, other, ...]"
         )
     return Values(domain, members, alone=True)
 

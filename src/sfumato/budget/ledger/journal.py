@@ -212,8 +212,9 @@ class Journal:
             found = connection.execute(select(JOURNAL.c.dataset, JOURNAL.c.analyst).where(kept)).first()
             if found is None:
                 raise BudgetError(
-                    f"{self._where}: no answer to the question of entry {entry} is kept: one is where a "
-                    "version of the data was declared before it was asked (docs/journal.md)"
+                    f"{self._where}: the answer to the query of entry {entry} is not kept. "
+                    "Answers are kept for data whose version was declared before the query "
+                    "(docs/journal.md)"
                 )
             journal_lines.append(
                 connection, self._where, "published", at, found[0], found[1] or None, entry=entry
@@ -422,7 +423,7 @@ class Journal:
             or hashlib.sha256(body).hexdigest() != said
             or journal_lines.after(connection.execute(before).scalar() or "", line.content) != line.sha256
         ):
-            raise damaged(self._where, f"line {line.id} of the journal, or its answer, is not what it was")
+            raise damaged(self._where, f"line {line.id} of the journal, or its answer, was changed")
         return bytes(body)
 
     @property
@@ -452,7 +453,7 @@ def shortened(plan: Mapping[str, Any] | None, most: int = _MAX_ASKED) -> Mapping
     with suppress(TypeError, ValueError, RecursionError):
         written = canonical_bytes(plan)
     if not written:
-        raise ParameterError("plan", "...", "plain data, as the canonical form of a plan is")
+        raise ParameterError("plan", "...", "plain data, such as the canonical form of a plan")
     if len(written) <= most:
         return plan
     return {"asks": plan.get("asks"), "sha256": hashlib.sha256(written).hexdigest()}

@@ -340,7 +340,7 @@ class Audit(TextCard):
         said = [f"{many} asked, with {listed} for a person to judge:"]
         said += [f"- {one}" for one in self.findings] or ["- nothing"]
         if self.refused:
-            said.append("Refused questions, at no charge:")
+            said.append("Refused queries, at no charge:")
             said += [f"- {one}" for one in self.refused[:_LISTED]]
             if (more := len(self.refused) - _LISTED) > 0:
                 said.append(f"- and those of {more:,} more analysts")
@@ -378,7 +378,7 @@ def _single(asked: Sequence[Question]) -> Iterator[Finding]:
             words = f"the privacy unit, {', '.join(sorted(one.unit))}, is used: {_quoted(about)}"
             yield _finding("one unit", [one], words)
         elif (count := equalities(one.conditions)) >= _EQUALITIES:
-            words = f"{count} conditions each ask for one value, so that few units may be left: "
+            words = f"{count} conditions each select one value, so that few units may be left: "
             yield _finding("few rows", [one], words + _quoted(one.conditions))
 
 
@@ -432,7 +432,7 @@ def _again(asked: Sequence[Question]) -> Iterator[Finding]:
     for same in found.values():
         group = _unique(same)
         if len(group) > 1:
-            words = f"the same was asked {len(group)} times, for {_together(group)}; the mean says more"
+            words = f"the same query {len(group)} times, for {_together(group)}; their mean is more exact"
             yield _finding("again", group, words)
 
 
@@ -453,7 +453,7 @@ def _often(lines: Sequence[Line]) -> Iterator[Finding]:
     """Yield audit findings of analysts with many refused queries."""
     for (dataset, analyst), own in _refused_lines(lines).items():
         if len(own) >= MANY:
-            words = f"{len(own)} questions were refused"
+            words = f"{len(own)} queries were refused"
             yield Finding("refused", dataset, tuple(line.number for line in own), (analyst,), words)
 
 

@@ -144,7 +144,7 @@ def _end(connection: Connection, where: str) -> tuple[int, str]:
     begins, kept = connection.execute(select(LEDGER.c.begins, LEDGER.c.journal)).one()
     number, digest = (0, hashlib.sha256(begins.encode()).hexdigest()) if last is None else last
     if digest != kept:
-        raise damaged(where, "the end of the journal is missing, or is not what it was")
+        raise damaged(where, "the end of the journal is missing, or was changed")
     return int(number), str(digest)
 
 
@@ -167,7 +167,7 @@ def check_cap(connection: Connection, where: str, kept: LedgerAccount) -> None:
     """
     said = _last_cap(connection, kept.dataset, kept.analyst)
     if any(said.get(name) != cell for name, cell in cap_cells(kept).items()):
-        raise damaged(where, f"the cap of {kept.account.called} is not the one that its owner has set")
+        raise damaged(where, f"the cap of {kept.account.called} is not the one that its owner set")
 
 
 def check_absent(connection: Connection, where: str, dataset: str, analyst: str | None) -> None:
@@ -232,12 +232,12 @@ def breaks(connection: Connection, begins: str, kept: str) -> Iterator[str]:
             )
             yield f"{missing} missing"
         elif row.sha256 != after(digest, row.content):
-            yield f"line {row.id} is not what was written, or what stands before it is not"
+            yield f"line {row.id}, or what comes before it, was changed"
         elif not found_as_written(row):
-            yield f"line {row.id} would be found as another than it is"
+            yield f"line {row.id} has an index that does not match it"
         number, digest = row.id, row.sha256
     if digest != kept:
-        yield f"behind line {number} the end is missing, or was changed"
+        yield f"the end is missing, or was changed, after line {number}"
 
 
 def found_as_written(row: Row[*tuple[Any, ...]]) -> bool:

@@ -64,8 +64,8 @@ class Verified(TextCard):
         said += self.notes
         if self.since is None:
             said.append(
-                "Not compared with an earlier head: anybody who can write the ledger can rewrite all of it. "
-                "Keep this head elsewhere, and pass it to --head:"
+                "Not compared with an earlier head: anybody who can write to the ledger can rewrite "
+                "all of it. Keep this head elsewhere, and pass it to --head:"
             )
         return "\n".join([*said, f"head {self.head}"])
 
@@ -109,14 +109,16 @@ def _since(connection: Connection, since: str | None, begins: str) -> Iterator[s
         return
     found = _HEAD.fullmatch(since) if isinstance(since, str) else None
     if found is None:
-        raise ParameterError("head", since, "what sfumato journal verify printed: NUMBER:DIGITS")
+        raise ParameterError("head", since, "the output of sfumato journal verify, NUMBER:DIGITS")
     number, then = int(found[1]), found[2]
     last = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
     now = connection.execute(select(JOURNAL.c.sha256).where(JOURNAL.c.id == number)).scalar()
     if last < number:
-        yield f"there were {number} lines when the head was kept, and there are {last}: the end was cut off"
+        yield (
+            f"there were {number} lines when the head was kept, and there are now {last}: the end was cut off"
+        )
     elif then != (now if number else digest(begins)):
-        yield f"lines up to {number} are not those of the head that was kept: they were written anew"
+        yield f"lines up to {number} differ from those when the head was kept: they were rewritten"
 
 
 def _name(connection: Connection, begins: str) -> Iterator[str]:
@@ -134,17 +136,21 @@ def _entries(connection: Connection, lines: list[journal_lines.Line]) -> Iterato
         if line.kind in ("cap", "asked"):
             entry = entries.get(line.entry or 0)
             if entry is None:
-                yield f"line {line.number} tells of entry {line.entry}, which the ledger does not have"
+                yield f"line {line.number} reports entry {line.entry}, which the ledger does not have"
             elif dict(line.detail["entered"]) != entry:
-                yield f"entry {line.entry} of the ledger is not what line {line.number} says was entered"
+                yield f"entry {line.entry} of the ledger differs from line {line.number}"
             if line.entry in seen:
-                yield f"line {line.number} tells of entry {line.entry} once more"
+                yield f"line {line.number} reports entry {line.entry} again"
             elif (line.entry or 0) <= last:
-                yield f"line {line.number} tells of entry {line.entry}, which is older than the one before it"
+                yield (
+                    f"line {line.number} reports entry {line.entry}, which is older than the one before it"
+                )
             seen.add(line.entry)
             last = line.entry or 0
         elif line.entry is not None and line.entry not in seen:
-            yield f"line {line.number} tells what came of entry {line.entry}, which no line before it has"
+            yield (
+                f"line {line.number} reports the outcome of entry {line.entry}, which no line before it has"
+            )
     for number in sorted(entries.keys() - seen):
         yield f"entry {number} of the ledger has no line"
 
@@ -164,9 +170,11 @@ def _days(lines: list[journal_lines.Line], begins: str, kept: str) -> Iterator[s
     for line in lines:
         day = max(day, line.at.date().isoformat())
         if "entered" in line.detail and line.detail["entered"]["day"] != day:
-            yield f"line {line.number} was entered on {line.detail['entered']['day']}, and that day was {day}"
+            yield (
+                f"line {line.number} was entered on {line.detail['entered']['day']}, but that day was {day}"
+            )
     if day and day != kept:
-        yield f"the ledger's last day is {shown(kept)}, and by its journal {day}"
+        yield f"the ledger's last day is {shown(kept)}, but {day} in its journal"
 
 
 def _answers(connection: Connection, lines: list[journal_lines.Line]) -> Iterator[str]:
@@ -176,7 +184,7 @@ def _answers(connection: Connection, lines: list[journal_lines.Line]) -> Iterato
     for number, body in connection.execute(asked):
         held = hashlib.sha256(body).hexdigest() if isinstance(body, bytes) else ""
         if held != said.pop(number, None):
-            yield f"the answer that is kept for line {number} is not the one that was given"
+            yield f"the answer that is kept for line {number} was changed"
     for number in said:
         yield f"the answer that was kept for line {number} is missing"
 
@@ -188,10 +196,10 @@ def _odd(lines: list[journal_lines.Line]) -> Iterator[str]:
     handed = {line.entry for line in lines if line.kind == "handed"} - came
     without = [entry for entry in asked if entry not in came | handed]
     if without:
-        words = "Entries without an outcome, which failed or were not looked at, and stay spent"
+        words = "Entries without an outcome, which failed or were not released, and stay spent"
         yield f"{words}: {listed(without)}."
     if handed:
-        words = "Entries that a pipeline was given, of which nobody has told how it ended, and stay spent"
+        words = "Entries that were handed to a pipeline whose end was not reported, and stay spent"
         yield f"{words}: {listed([entry for entry in asked if entry in handed])}."
     back = [later.number for earlier, later in pairwise(lines) if later.at < earlier.at]
     if back:

@@ -72,7 +72,7 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
     if trouble:
         return Card(title, [Sentences([trouble])])
     if not kept:
-        return Card(title, [Sentences(["It has no budgets; create(...) makes one."])])
+        return Card(title, [Sentences(["It has no budgets. create(...) makes one."])])
     rows = [
         [
             one.dataset,
@@ -80,7 +80,7 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
             exact(one.account.cap.epsilon),
             exact(one.account.cap.delta),
             f"{float(one.account.left.share):.1%}",
-            one.since or "once and for all",
+            one.since or "once",
         ]
         for one in kept[:_MAX]
     ]
@@ -118,7 +118,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         docs/proofs/budget.md, for each cap.
     """
 
-    _elsewhere = "open it there, by sf.Ledger(...) of the same place"
+    _elsewhere = "open it there, with sf.Ledger(...) of the same place"
     _refusal = BudgetError
 
     @suggest_arguments
@@ -168,9 +168,9 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             found = ledger_accounts.accounts(connection, self._where, dataset)
             if found and not replace:
                 raise BudgetError(
-                    f"{self._where} has a budget of {dataset!r} already; "
-                    f"{self._advised('use', dataset)} spends from it. {self._terms.replace} to change its "
-                    "cap: what was spent stays spent"
+                    f"{self._where} already has a budget of {dataset!r}, and "
+                    f"{self._advised('use', dataset)} spends from it. {self._terms.replace} to "
+                    "change its cap: what was spent stays spent"
                 )
             if not found and replace:
                 raise self._unknown(dataset, ledger_accounts.accounts(connection, self._where))
@@ -401,7 +401,8 @@ class Ledger(Displayed, SuggestingArguments, Owned):
 
             if first and key is not None and journal._is_paid(connection, dataset, analyst, key):
                 return BudgetError(
-                    "idempotency-key: the request with this key is paid already; send it again for its answer"
+                    "idempotency-key: the request with this key is already charged. Send it again "
+                    "for its answer"
                 )
             before = self._checked_accounts(connection, dataset, analyst, day)
             after = [kept._after(paid) for kept in before]
@@ -439,7 +440,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             lambda connection, _: ledger_accounts.entries(connection, self._where, number=number)
         )
         if not found:
-            raise EngineError(f"{self._where} has no entry {number}, of which its journal tells")
+            raise EngineError(f"{self._where} has no entry {number}, which its journal reports")
         return found[0]
 
     @property
@@ -500,8 +501,8 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         """Check that the ledger's file was not replaced by another ledger or an older copy."""
         if known is not None and (found[0] != known[0] or found[1] < known[1]):
             raise EngineError(
-                f"{self._where} is not what it was: another ledger, or an older copy of this one, was "
-                "put in its place; enter what was spent since, and open it anew, by sf.Ledger(...)"
+                f"{self._where} was replaced by another ledger, or by an older copy. Enter what was "
+                "spent since, and open it again with sf.Ledger(...)"
             )
 
     def _is_there(self) -> bool:
@@ -618,7 +619,7 @@ def _written(cap: Cap) -> Cap:
     """
     epsilon = inward(cap.epsilon)
     if not epsilon:
-        raise BudgetError("epsilon is less than 1e-1233, of which no ledger holds anything; give more")
+        raise BudgetError("epsilon is less than 1e-1233, the smallest that a ledger holds. Give more")
     return Cap(epsilon, inward(cap.delta), cap.composition)
 
 
@@ -637,7 +638,7 @@ def _store(place: str | os.PathLike[str]) -> Store:
     except ImportError:
         missing = True
     if missing:
-        raise EngineError("install what ledgers need: pip install 'sfumato[ledger]'")
+        raise EngineError("install support for ledgers: pip install 'sfumato[ledger]'")
     if isinstance(place, str) and place.lower().startswith(SCHEMES):
         return PostgresqlStore(place)
     return SqliteStore(place)

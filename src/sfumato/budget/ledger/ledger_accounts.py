@@ -192,7 +192,7 @@ def save(connection: Connection, where: str, kept: LedgerAccount, *, cap: bool =
     one = (ACCOUNTS.c.dataset == kept.dataset) & (ACCOUNTS.c.analyst == (kept.analyst or ""))
     values = {**(cap_cells(kept) if cap else {}), **paid_cells(kept)}
     if connection.execute(ACCOUNTS.update().where(one).values(**values)).rowcount != 1:
-        raise damaged(where, f"{kept.account.called} is not where its index says")
+        raise damaged(where, f"{kept.account.called} has an index that does not match it")
 
 
 def append(
@@ -301,14 +301,14 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
         whose = cells.pop("dataset"), cells.pop("analyst")
         kept = found.pop(whose, None)
         if kept is None:
-            yield f"there is a budget of {shown(whose[0])} for {shown(whose[1])}, which no entry has made"
+            yield f"there is a budget of {shown(whose[0])} for {shown(whose[1])}, which no entry made"
             continue
         said = {**cap_cells(kept), **paid_cells(kept)}
         for name, cell in cells.items():
             if cell != said[name]:
                 yield (
-                    f"the column {name} of {kept.account.called} holds {shown(cell)}, and its entries give "
-                    f"{shown(said[name])}"
+                    f"the column {name} of {kept.account.called} has {shown(cell)}, but its "
+                    f"entries give {shown(said[name])}"
                 )
     for kept in found.values():
         yield f"{kept.account.called} is missing"
@@ -329,7 +329,7 @@ def _replay(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
         for one in dict.fromkeys(("", who)):
             before = found.get((entry.dataset, one))
             if before is None:
-                yield f"entry {entry.number} was paid from a budget that no entry before it has made"
+                yield f"entry {entry.number} was charged to a budget that no earlier entry made"
                 continue
             after = before._on(entry.day)._after(entry)
             if not after.account._fits:

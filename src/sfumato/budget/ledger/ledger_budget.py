@@ -34,7 +34,7 @@ class LedgerBudget(Budget):
     """
 
     _called = "budget of a ledger"
-    _elsewhere = "open the ledger there, by sf.Ledger(...) of the same place, and take its budget"
+    _elsewhere = "open the ledger there, with sf.Ledger(...) of the same place, and take its budget"
 
     def __init__(self, ledger: Ledger, dataset: str, analyst: str | None) -> None:
         self._ledger, self._dataset, self._analyst = ledger, dataset, analyst
@@ -140,8 +140,8 @@ class LedgerBudget(Budget):
     def __str__(self) -> str:
         left, whose = self._left(), "" if self._analyst is None else f" for {self._analyst}"
         return (
-            f"Budget of {self._dataset!r}{whose}: {float(left.share):.1%} left, a question may ask for "
-            f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
+            f"Budget of {self._dataset!r}{whose}: {float(left.share):.1%} left, a query can "
+            f"spend epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
         )
 
     def __repr__(self) -> str:

@@ -159,24 +159,27 @@ class Store(ABC):
 def _check_same(connection: Connection) -> None:
     """Refuse to use the ledger's database connection in a child that was forked since."""
     if connection.info.get("process", process()) != process():
-        raise BudgetError("a ledger is written by the process that began to; open it anew, by sf.Ledger(...)")
+        raise BudgetError(
+            "a ledger belongs to the process that opened it. Open it again here, with sf.Ledger(...)"
+        )
 
 
 # Looks at each page when it is read, not when something on it is missed.
 _CHECKED = "PRAGMA cell_size_check = ON"
-_SEE_HISTORY = "see sfumato budget history before you ask again"
+_SEE_HISTORY = "see sfumato budget history before you query again"
 # By the beginnings of SQLite's own names of errors.
 _REASONS = {
     "SQLITE_FULL": f"the disk is full; {UNCHANGED}",
-    "SQLITE_IOERR": f"the disk cannot be read or written, or is full; {UNCHANGED}",
-    "SQLITE_READONLY": f"the file, or its folder, cannot be written; {UNCHANGED}",
-    "SQLITE_CANTOPEN": "the file cannot be opened; see whether it is there, and this user may read it",
+    "SQLITE_IOERR": f"the disk is full, or cannot be read or written; {UNCHANGED}",
+    "SQLITE_READONLY": f"the file or its folder cannot be written; {UNCHANGED}",
+    "SQLITE_CANTOPEN": "the file cannot be opened; check that it exists and that this user may read it",
     "SQLITE_PERM": "this user may not open the file",
-    "SQLITE_NOTADB": "the file is no ledger, nor any database of SQLite; name another file, or restore the "
-    "last whole copy",
+    "SQLITE_NOTADB": (
+        "the file is not a ledger, nor any SQLite database; name another file, or restore the last good copy"
+    ),
     "SQLITE_CORRUPT": damage("SQLite cannot read its pages"),
-    "SQLITE_BUSY": f"another process has kept the file for {WAIT} seconds; {UNCHANGED}",
-    "SQLITE_LOCKED": f"another process keeps the file; {UNCHANGED}",
+    "SQLITE_BUSY": f"another process held the file for {WAIT} seconds; {UNCHANGED}",
+    "SQLITE_LOCKED": f"another process holds the file; {UNCHANGED}",
     "SQLITE_SCHEMA": damage("its tables are not those of a ledger"),
     "SQLITE_MISMATCH": damage("its tables are not those of a ledger"),
     "SQLITE_CONSTRAINT": damage("its tables refuse what a ledger writes"),
@@ -279,7 +282,7 @@ class SqliteStore(Store):
             raise EngineError(f"{self.shown}: {_REASONS['SQLITE_CORRUPT']}")
         if found.st_nlink > 1:
             # What a kill leaves beside the one name, to be undone, is not looked for beside the other.
-            raise EngineError(f"{self.shown}: the file has a second name, by a hard link; remove one of them")
+            raise EngineError(f"{self.shown}: the file has a second name, a hard link. Remove one of them")
 
     def now(self, connection: Connection) -> datetime:
         """Return the time by the clock of this machine, which has the SQLite file."""
@@ -299,7 +302,7 @@ class SqliteStore(Store):
         if name == "SQLITE_ERROR" or isinstance(original, SQLAlchemyError | sqlite3.InterfaceError):
             return damage("its tables are not those of a ledger")
         if not name and isinstance(original, sqlite3.OperationalError):  # of Python, not of SQLite
-            return damage("it holds a text that cannot be decoded")
+            return damage("it has text that cannot be decoded")
         reason = f"SQLite cannot use it ({name or type(original).__name__})"
         return f"{reason}; {_SEE_HISTORY}" if ending else f"{reason}; {UNCHANGED}"
 
@@ -313,8 +316,8 @@ class SqliteStore(Store):
         names = inspect(connection).get_table_names()
         if names and LEDGER.name not in names:
             raise EngineError(
-                f"{self.shown}: the file is a database of SQLite, but no ledger; give a ledger a file of its "
-                "own"
+                f"{self.shown}: the file is an SQLite database, but not a ledger. Give the ledger a "
+                "file of its own"
             )
 
 
@@ -334,9 +337,9 @@ def _checked(place: str | os.PathLike[str]) -> Path:
     why = ""
     try:
         if path.is_dir():
-            why = "it is a folder; name a file in it"
+            why = "it is a folder. Name a file in it"
         elif not path.parent.is_dir():
-            why = f"there is no folder {shown(str(path.parent))}; make it first"
+            why = f"there is no folder {shown(str(path.parent))}. Make it first"
     except OSError as error:
         why = error.strerror or "it cannot be a file"
     if why:
@@ -346,29 +349,31 @@ def _checked(place: str | os.PathLike[str]) -> Path:
 
 SCHEMES = ("postgresql://", "postgres://")
 _FORM = (
-    "write postgresql://USER@HOST/DATABASE; /, @, : and % in a name or a password are %2F, %40, %3A and "
-    "%25, and a password is better in PGPASSWORD or ~/.pgpass"
+    "write postgresql://USER@HOST/DATABASE. In a name or a password, write / as %2F, @ as %40, : as "
+    "%3A and % as %25; better, put the password in PGPASSWORD or ~/.pgpass"
 )
 # By the beginnings of SQLSTATE.
 _STATES = {
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
-    "3F000": "no schema is there to make tables in; see search_path",
-    "42501": f"this user may not do that there; {UNCHANGED}. Caps and tables are for the ledger's owner, and "
-    "docs/ledger.md lists what spenders need",
+    "3F000": "there is no schema to make tables in; see search_path",
+    "42501": (
+        f"this user may not do that there; {UNCHANGED}. Only the ledger's owner can change caps and "
+        "tables, and docs/ledger.md lists what spenders need"
+    ),
     "42P01": "the database has no ledger; see sfumato budget create, or search_path",
     "42703": damage("its tables are not those of a ledger"),
     "23": damage("its tables refuse what a ledger writes"),
     "XX001": damage("the server cannot read its pages"),
     "XX002": damage("the server cannot read its indexes"),
-    "25006": f"the server, or this user's transactions, can only be read; {UNCHANGED}",
+    "25006": f"the server, or this user's transactions, are read-only; {UNCHANGED}",
     "53": f"the server has no disk, memory or connections left; {UNCHANGED}",
-    "55P03": f"another process has kept the ledger for {WAIT} seconds; {UNCHANGED}",
-    "40": f"the server undid the change each time, as others changed the same; {UNCHANGED}",
-    "57014": f"the server stopped the question, as its statement_timeout says; {UNCHANGED}",
+    "55P03": f"another process held the ledger for {WAIT} seconds; {UNCHANGED}",
+    "40": f"the server undid the change each time, because others changed the same; {UNCHANGED}",
+    "57014": f"the server stopped the query at its statement_timeout; {UNCHANGED}",
 }
 _TEXTS = {
-    "no password supplied": "it asks for a password, which is in the address, PGPASSWORD or ~/.pgpass",
+    "no password supplied": "it needs a password, in the address, PGPASSWORD or ~/.pgpass",
     "authentication failed": "the user or the password is refused",
     "does not exist": "it has no such database or user",
     "translate host name": "there is no such host",
@@ -406,7 +411,7 @@ class PostgresqlStore(Store):
         except (ArgumentError, ValueError):
             wrong = f"the address of the ledger cannot be read: {_FORM}"
         except ImportError:
-            wrong = "install what a ledger on PostgreSQL needs: pip install 'sfumato[ledger]'"
+            wrong = "install support for ledgers on PostgreSQL: pip install 'sfumato[ledger]'"
         if not wrong and not url.database:
             wrong = f"the address of the ledger names no database: {_FORM}"
         if wrong:
@@ -447,15 +452,15 @@ class PostgresqlStore(Store):
                 return reason
         if ending:
             return (
-                "the connection broke while a change ended, so that it may have been entered, or not: see "
-                "sfumato budget history. Nothing was released"
+                "the connection broke while a change was committed, so it may or may not have been "
+                "entered: see sfumato budget history. Nothing was released"
             )
         text = str(original)
         for part, reason in _TEXTS.items():
             if not state and part in text:
                 return f"{reason}; {UNCHANGED}"
         known = state or type(original).__name__
-        return f"the server cannot be used ({known}): see whether psql can; {UNCHANGED}"
+        return f"the server cannot be used ({known}): check with psql; {UNCHANGED}"
 
     def check_empty(self, connection: Connection) -> None:
         """Take the PostgreSQL lock that lets one process at a time create the ledger's tables."""

@@ -174,7 +174,7 @@ def as_written(asked: Spent) -> Spent:
     sizes: list[Fraction | int] = [asked.epsilon, loss.gaussian, loss.pure or 0, loss.additive_delta]
     sizes += [number for part in (*loss.laplace, *loss.approximate) for number in part]
     if max(sizes) > _LARGEST:
-        raise BudgetError("the question loses more than any budget has")
+        raise BudgetError("the query loses more than any budget has")
     return Spent(
         plain_text(asked.what),
         outward(asked.epsilon),
@@ -202,7 +202,7 @@ def check_name(name: object, what: str) -> None:
         raise ParameterError(what, name, _NAME)
 
 
-_NAME = "a name of at most 100 printable characters, without spaces at its ends"
+_NAME = "a name of at most 100 printable characters, with no spaces at its ends"
 _LONGEST = 2000
 
 
@@ -271,12 +271,12 @@ MISREAD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 def damage(what: str) -> str:
     """Return the message about a ledger value that sfumato did not write, with what to do."""
     return (
-        f"the ledger is damaged, or was changed by hand: {what}. Restore the last whole copy, and enter what "
-        "was spent since with budget.spend(...)"
+        f"the ledger is damaged, or was changed by hand: {what}. Restore the last good copy, and "
+        "enter what was spent since with budget.spend(...)"
     )
 
 
-def damaged(where: str, what: str = "it holds a value that no ledger writes") -> EngineError:
+def damaged(where: str, what: str = "it has a value that no ledger writes") -> EngineError:
     """Return the error of a damaged ledger.
 
     Args:

@@ -132,12 +132,12 @@ def head(connection: Connection, where: str, *, lock: bool) -> Head:
     query = select(LEDGER)
     rows = connection.execute(query.with_for_update() if lock else query).all()
     if len(rows) != 1:
-        raise damaged(where, f"sfumato_ledger has {len(rows)} rows, and not one")
+        raise damaged(where, f"sfumato_ledger has {len(rows)} rows instead of one")
     found = rows[0]
     if found.version != VERSION:
         raise EngineError(
-            f"{where} was written by another version of sfumato: it is a ledger of version {found.version}, "
-            f"and this sfumato reads version {VERSION}; use the version that wrote it"
+            f"{where} is a ledger of version {found.version}, but this sfumato reads version "
+            f"{VERSION}. Use the version of sfumato that wrote it"
         )
     if not all(isinstance(text, str) for text in (found.name, found.begins, found.journal)):
         raise damaged(where)

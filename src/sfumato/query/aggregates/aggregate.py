@@ -321,8 +321,8 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
     if schema[column].entries is not None:
         kind, entry = schema[column].type_name, f"{spelled(column)}[1]"
         raise ColumnError(
-            f"agg: {name} needs numbers, but column {column!r} is {kind}; take one entry, {entry}, "
-            f"{IN_PLACE}, or in Python vector_sum, the sum of vectors"
+            f"agg: {name} needs numbers, but column {column!r} is {kind}; use one entry, "
+            f"{entry}, {IN_PLACE}, or in Python vector_sum"
         )
     if not schema[column].kind.numeric:
         kind, spelt = schema[column].type_name, spelled(column)
@@ -392,10 +392,9 @@ def _missing(
 ) -> QueryError:
     ranks = "".join(f", {list(v) if isinstance(v, tuple) else v}" for n, v in given if n in ("rank", "ranks"))
     return QueryError(
-        f"{function}({shown(column)}): {missing} missing. "
-        "No amount of noise is enough without bounds; write "
-        f"{function}({shown(column)}{ranks}, lower=..., upper=...) with a range known beforehand, "
-        f"not read from the data{remedy}"
+        f"{function}({shown(column)}): {missing} missing, so no amount of noise is enough. "
+        f"Write {function}({shown(column)}{ranks}, lower=..., upper=...) with a range known "
+        f"beforehand, not read from the data{remedy}"
     )
 
 
@@ -410,8 +409,8 @@ def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, F
     """
     if is_auto(lower) or is_auto(upper):
         raise QueryError(
-            f"{what}: 'auto' chooses bounds of sum, mean, variance and stddev only; write numbers between "
-            "which values are known to lie"
+            f"{what}: 'auto' chooses bounds of sum, mean, variance and stddev only. Write numbers "
+            "between which values are known to lie"
         )
     refuse_meant_auto(what, lower, upper)
     low, high = as_fraction(lower, f"{what} lower"), as_fraction(upper, f"{what} upper")

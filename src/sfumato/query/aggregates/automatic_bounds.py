@@ -166,8 +166,8 @@ def with_bounds(
         return _automatic(make, name, lower, upper, magnitudes, given)
     if magnitudes is not None:
         raise QueryError(
-            f"{make.__name__}: magnitudes= is for bounds that are to be found; write lower='auto' or "
-            "upper='auto' beside it, or leave it out"
+            f"{make.__name__}: magnitudes= is for automatic bounds. Write lower='auto' or "
+            "upper='auto' with it, or leave it out"
         )
     return of(name, *bounds_of(make.__name__, name, lower, upper))
 

@@ -93,7 +93,7 @@ class CountDistinct(Aggregate):
     def meaning(self, written: Mapping[str, str]) -> str:
         """Return which distinct values are counted."""
         column = written.get(self.column, self.column)
-        return f"different values of {column}, at most {self.values:,} of a unit"
+        return f"distinct values of {column}, at most {self.values:,} of a unit"
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a number of distinct values."""

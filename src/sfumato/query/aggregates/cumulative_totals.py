@@ -78,9 +78,7 @@ class Cumulative(Aggregate):
         """Return what a cumulative number of units means."""
         if not isinstance(self.aggregate, CountPrivacyUnits):
             return None
-        return (
-            f"{name}: a privacy unit counts once in each step that it is in, so several times in the total."
-        )
+        return f"{name}: a privacy unit counts once in each of its steps, so several times in the total."
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a cumulative total."""
@@ -124,13 +122,11 @@ def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
     if isinstance(of, Unbounded):
         raise of.refusal()
     if isinstance(of, Automatic):
-        raise QueryError(
-            "cumulative: no bounds are found of what is added up over steps; give lower and upper"
-        )
+        raise QueryError("cumulative: automatic bounds are not supported. Give lower and upper")
     if not isinstance(of, CountRows | CountPrivacyUnits | Sum):
         raise QueryError(
-            f"cumulative: {shown(of)} cannot be added up over steps; write cumulative(count()), "
-            "cumulative(count_units()) or cumulative(sum(...)), whose quotients are means so far"
+            f"cumulative: {shown(of)} cannot be accumulated over steps. Write cumulative(count()), "
+            "cumulative(count_units()) or cumulative(sum(...)), whose ratios are running means"
         )
     return Cumulative(of, over if over is None else column_name("cumulative", over))
 

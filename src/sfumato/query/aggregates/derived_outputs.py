@@ -51,7 +51,7 @@ class Derived(Aggregate):
         for of in self.inputs:
             if outputs[of].entries:
                 raise QueryError(
-                    f"agg: {name}: {of!r} is a list of numbers in each group; name outputs of one number"
+                    f"agg: {name}: {of!r} is a list of numbers in each group. Name outputs of one number"
                 )
         return self._estimate(name, outputs)
 
@@ -246,7 +246,7 @@ def _names(function: str, *names: object) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise QueryError(
-                f"{function}: {shown(name)} is no output's name; write agg(a=..., b=..., "
+                f"{function}: {shown(name)} is not the name of an output. Write agg(a=..., b=..., "
                 f"c=sf.{function}('a', 'b'))"
             )
     return [str(name) for name in names]

@@ -243,7 +243,7 @@ def value_counts(
     if len(kinds) != 1 or not kinds <= set(KINDS) or not all(map(_plain, listed)):
         raise ParameterError("values", values, f"a list of {expected}")
     if len(set(listed)) < len(listed):
-        raise ParameterError("values", values, "different ones: one is there twice")
+        raise ParameterError("values", values, "distinct, with none of them twice")
     one_of(per, "per", get_args(Bounded))
     bins = Listed(tuple(listed), truth_value(other, "other"))
     suffixes = [str(value).lower() if isinstance(value, bool) else str(value) for value in listed]

@@ -73,8 +73,9 @@ class Quantiles(BoundedAggregate):
         end, side = ("smallest", "least") if self.called == "min" else ("largest", "most")
         (rank,) = self.ranks
         return (
-            f"{name}: the {end} value of all is one row's and is not released; {self.called} is the quantile "
-            f"of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are at {side} this."
+            f"{name}: the exact {end} is one row's value and is not released. {self.called} is "
+            f"the quantile of rank {rank:g}: {builtins.max(rank, 1 - rank):.0%} of the values are "
+            f"at {side} this."
         )
 
     def _places(self, design: Design) -> tuple[float, float, bool]:
@@ -137,8 +138,8 @@ class Quantiles(BoundedAggregate):
             )
         if len(ranks) > MAX_RANKS:
             raise QueryError(
-                f"{name}: {len(ranks)} ranks of {self.column} are more than the {MAX_RANKS} that are "
-                "chosen together; ask for fewer, or for noise='laplace'"
+                f"{name}: {len(ranks)} ranks of {self.column} are more than the {MAX_RANKS} "
+                "that can be chosen jointly. Use fewer, or noise='laplace'"
             )
         return tuple(found)
 

@@ -143,8 +143,8 @@ class LinearRegression(OfColumns):
     def note(self, name: str) -> str | None:
         """Return what a NaN coefficient of a regression means."""
         return (
-            f"{name}: coefficients are NaN, with an infinite error bar, where the noisy numbers do not rule "
-            "out that the columns explain each other (a design near singular)."
+            f"{name}: coefficients are NaN, with an infinite error bar, where the noisy numbers do "
+            "not exclude that the columns explain each other (a nearly singular design)."
         )
 
     def _uses(self, i: int, j: int) -> bool:
@@ -230,7 +230,7 @@ def _blocks(
 ) -> tuple[tuple[str, Fraction, Fraction], ...]:
     names = [column_name(function, column) for column in columns]
     if len(set(names)) < len(names):
-        raise QueryError(f"{function}: the columns {names} must be different ones")
+        raise QueryError(f"{function}: the columns {names} must be different")
     given = bounds if isinstance(bounds, Mapping) else {}
     form = "bounds={" + ", ".join(f"{shown(name)}: (lower, upper)" for name in names) + "}"
     found = []
@@ -238,14 +238,15 @@ def _blocks(
         pair = given.get(name)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise QueryError(
-                f"{function}: bounds of {shown(name)} are missing. "
-                "No amount of noise is enough without bounds; write "
-                f"{form} with ranges known beforehand, not read from the data"
+                f"{function}: bounds of {shown(name)} are missing, so no amount of noise is "
+                f"enough. Write {form} with ranges known beforehand, not read from the data"
             )
         found.append((name, *checked_bounds(f"{function}({shown(name)})", *pair)))
     other = next((name for name in given if name not in names), None)
     if other is not None:
-        raise QueryError(f"{function}: bounds of {shown(other)}, which is none of its columns; write {form}")
+        raise QueryError(
+            f"{function}: bounds names {shown(other)}, which is none of its columns. Write {form}"
+        )
     return tuple(found)
 
 

@@ -76,8 +76,9 @@ class Stratified(InBins):
         found = schema[self.answer]
         if found.kind is not Kind.BOOLEAN:
             raise ColumnError(
-                f"agg: {name} is a proportion of yes in column {self.answer!r}, which is {found.type_name}; "
-                f"say which values are yes, such as {spelled(self.answer)} = 1, {IN_PLACE}"
+                f"agg: {name} is a proportion of yes in column {self.answer!r}, which is "
+                f"{found.type_name}; write which values are yes, such as {spelled(self.answer)} = "
+                f"1, {IN_PLACE}"
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
@@ -90,8 +91,9 @@ class Stratified(InBins):
         assert self.design is not None
         asked, population = sum(self.design.sample_sizes), sum(self.design.strat_sizes)
         return (
-            f"{name}: the sizes of the sample ({asked:,} asked of {population:,}) are those that were given, "
-            "not read from rows; its interval counts the sample and the noise, its error bar the noise alone."
+            f"{name}: the sizes of the sample ({asked:,} asked of {population:,}) are as given, "
+            "not read from rows. Its interval covers the sample and the noise, its error bar only "
+            "the noise."
         )
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:

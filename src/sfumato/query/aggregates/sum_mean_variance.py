@@ -241,7 +241,7 @@ def sum(
         one_of(per, "per", get_args(Bounded))
     weights = weights_of("sum", weight, max_weight)
     if weights is not None and per == "unit":
-        raise QueryError("sum: with weights, bounds are of each row; leave per='unit' out")
+        raise QueryError("sum: with weights, bounds are for each row. Leave per='unit' out")
     own: Bounded | None = per if weights is None else "row"
     options = {"per": per} if weights is None else {"per": per, "weight": weight, "max_weight": max_weight}
     return with_bounds(
@@ -353,7 +353,8 @@ def proportion(
         return mean(column_name("proportion", column), lower=0, upper=1, weight=weight, max_weight=max_weight)
     if weight is not None or max_weight is not None:
         raise QueryError(
-            "proportion: of strata, weights follow from asked and population; leave weight and max_weight out"
+            "proportion: with strata, weights follow from asked and population. Leave weight and "
+            "max_weight out"
         )
     return stratified(column, stratum, asked, population, confidence)
 

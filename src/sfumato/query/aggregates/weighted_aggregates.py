@@ -121,9 +121,9 @@ def weights_of(function: str, weight: object, max_weight: Number | None) -> Weig
     if weight is None or max_weight is None:
         missing = "weight" if weight is None else "max_weight"
         raise QueryError(
-            f"{function}: {missing} is missing. Noise follows from the largest weight; write {function}(..., "
-            "weight='w', max_weight=50) with one that is known beforehand, not read from the data: larger "
-            "ones are trimmed to it"
+            f"{function}: {missing} is missing, and the noise depends on the largest weight. "
+            f"Write {function}(..., weight='w', max_weight=50) with one known beforehand, not read "
+            "from the data: larger weights are trimmed to it"
         )
     most = as_fraction(max_weight, "max_weight")
     if not Fraction(1, 10**100) <= most <= 10**100:

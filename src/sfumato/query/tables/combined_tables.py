@@ -106,7 +106,7 @@ class Union:
     def notes(self) -> list[str]:
         """Notes on the union for the explanation of a release."""
         told = [*self.left.sentences("the first table"), *self.right.sentences("the second table")]
-        return [*told, "Rows of two private tables of the same units are put together."]
+        return [*told, "The rows of two private tables of the same units are combined."]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class PerUnit:
     def notes(self) -> list[str]:
         """Notes on the rows per unit for the explanation of a release."""
         if not self.aggregates:
-            return [*self.part.sentences("the table"), "Equal rows of a unit are made one row."]
+            return [*self.part.sentences("the table"), "Duplicate rows of a unit are made one row."]
         made = ", ".join(f"{name} = {text}" for name, text in self.aggregates)
         whose = " and ".join([str(self.part.unit), *self.by])
         return [*self.part.sentences("the table"), f"All rows of one {whose} are made one row: {made}."]
@@ -233,8 +233,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object, unit_ro
         parts = [(part.text, other.text) for part, other in zip(left.parts, right.parts, strict=True)]
         named = ", ".join(f"{one!r}: {other!r}" for one, other in parts or [(str(left.unit), right.unit)])
         raise QueryError(
-            f"join: both tables are private, so rows of one unit may only meet rows of the same: add "
-            f"{named} to on"
+            f"join: both tables are private, so only rows of the same unit can be joined. Add {named} to on"
         )
     return Join(left, right, pairs, kind, _most(rows), _most_of_unit(unit_rows))
 
@@ -263,15 +262,15 @@ def _check_same_units(where: str, left: Part, right: Part) -> None:
     parts = [[part.kind for part in side.parts] for side in (left, right)]
     if (bool(left.parts), len(parts[0])) != (bool(right.parts), len(parts[1])):
         raise QueryError(
-            f"{where}: a row belongs to one {left.unit} here, and to one {right.unit} in the other table; a "
-            "row of one of them belongs to none of the others, or to several. Scan both tables with the same "
-            "privacy_unit"
+            f"{where}: a row belongs to one {left.unit} here, but to one {right.unit} in the "
+            "other table. Scan both tables with the same privacy_unit"
         )
     for one, other in zip(left.parts, right.parts, strict=True):
         if one.kind != other.kind:
             raise QueryError(
-                f"{where}: of the privacy units {one.text} is {one.kind} here, and {other.text} is "
-                f"{other.kind} in the other table; give both one type before scan, and one unit_timezone"
+                f"{where}: the privacy unit {one.text} is {one.kind} here, but {other.text} "
+                f"is {other.kind} in the other table. Give both one type before scan, and one "
+                "unit_timezone"
             )
 
 
@@ -282,23 +281,23 @@ def union(left: Part, right: Part) -> Union:
         QueryError: they differ, or one is public.
     """
     if right.unit is None:
-        raise QueryError("union: the other table is public, so its rows belong to no unit; join it instead")
+        raise QueryError("union: the other table is public, so its rows belong to no unit. Join it instead")
     _check_same_units("union", left, right)
     if left.unit != right.unit:
         raise QueryError(
-            f"union: the privacy unit is {left.unit!r} here and {right.unit!r} in the other table; give both "
-            "the same name before scan"
+            f"union: the privacy unit is {left.unit!r} here and {right.unit!r} in the other "
+            "table. Give both the same name before scan"
         )
     for name in {**left.schema, **right.schema}:
         here, there = left.schema.get(name), right.schema.get(name)
         if here is None or there is None:
             where = "the other table" if there is None else "this table"
-            raise QueryError(f"union: {where} has no column {name!r}; both need the same columns")
+            raise QueryError(f"union: {where} has no column {name!r}, but both tables need the same columns")
         # Whole numbers of two types have one that holds both.
         if here.type_name != there.type_name and (name == left.unit or not alike(here, there)):
             raise QueryError(
-                f"union: {name!r} is {here.type_name} here and {there.type_name} in the other table; cast it "
-                "with with_columns, or before scan if it is the privacy unit"
+                f"union: {name!r} is {here.type_name} here and {there.type_name} in the other "
+                "table. Cast it with with_columns, or before scan if it is the privacy unit"
             )
     return Union(left, right)
 
@@ -319,14 +318,16 @@ def per_unit(part: Part, by: Sequence[object], aggregates: Mapping[str, object])
         if name != part.unit:  # which is there in any case
             names.append(name)
     if not aggregates:
-        raise QueryError("per_unit: nothing is asked; write per_unit(orders='count(*)', spent='sum(price)')")
+        raise QueryError(
+            "per_unit: no aggregate is given. Write per_unit(orders='count(*)', spent='sum(price)')"
+        )
     texts = [(name, _aggregate(name, text)) for name, text in aggregates.items()]
     seen: set[str] = set()
     for name in [str(part.unit), *names, *aggregates]:
         if not name.strip() or not name.isprintable():
-            raise QueryError(f"per_unit: {name!r} is no name of a column; give it letters")
+            raise QueryError(f"per_unit: {name!r} is not a column name. Use letters")
         if name.casefold() in seen:
-            raise QueryError(f"per_unit: the name {name!r} is used twice; give each column its own")
+            raise QueryError(f"per_unit: the name {name!r} is used twice. Give each column its own")
         seen.add(name.casefold())
     return PerUnit(part, tuple(names), tuple(texts))
 
@@ -400,9 +401,9 @@ def _check_equal_types(column: str, left: Column, other: str, right: Column, whe
     kinds = left.type_name, right.type_name
     if not alike(left, right):
         raise QueryError(
-            f"{where}: {column!r} is {kinds[0]} and {other!r} of the right table is {kinds[1]}; values of "
-            "two types may be equal where they are not the same, so cast one with with_columns (before scan, "
-            "if it is the privacy unit)"
+            f"{where}: {column!r} is {kinds[0]} and {other!r} of the right table is "
+            f"{kinds[1]}, so values can be equal but not identical. Cast one with with_columns "
+            "(before scan, if it is the privacy unit)"
         )
 
 

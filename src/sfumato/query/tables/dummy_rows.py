@@ -13,8 +13,8 @@ from sfumato.exact import positive_int
 MAX_ROWS = 1_000_000
 UNIT = "unit"  # what privacy units are called, where they are texts
 MADE_UP = (
-    "THESE ROWS ARE MADE UP from declarations: names and types of columns, bounds, domains. No row of the "
-    "data is in them, so the answer says nothing of anybody, and no budget is spent."
+    "THESE ROWS ARE DUMMY ROWS, generated from declarations of column types, bounds and domains. "
+    "They hold no row of the data, so the answer is about nobody, and no budget is charged."
 )
 
 

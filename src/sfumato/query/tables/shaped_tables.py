@@ -35,7 +35,9 @@ class Distance:
     def __post_init__(self) -> None:
         given = (self.number,) if self.number is not None else self.span
         if any(part < 0 for part in given):
-            raise ValueError("a distance in a window is not negative: PRECEDING and FOLLOWING say where to")
+            raise ValueError(
+                "a distance in a window cannot be negative. PRECEDING and FOLLOWING give the direction"
+            )
         if (self.number or 0) > LARGEST or any(p > most for p, most in zip(self.span, _MAX, strict=True)):
             raise ValueError(f"a distance in a window is at most {LARGEST:,}, or {_YEARS:,} years")
 
@@ -50,15 +52,15 @@ class Distance:
         if kind == "HUGEINT" or kind.startswith("DECIMAL(38,"):
             return f"{kind} leaves no room for a distance beyond it: CAST(... AS DOUBLE), or AS BIGINT"
         if kind in INTEGERS or kind in FLOATS or kind.startswith("DECIMAL("):
-            return None if number else f"{kind} is a number, and the distance an INTERVAL: write a number"
+            return None if number else f"{kind} is a number, but the distance is an INTERVAL. Write a number"
         if kind not in (*_TIMES, _ZONED):
-            return f"{kind} is no number, date or timestamp; CAST(... AS ...) makes it one"
+            return f"{kind} is not a number, date or timestamp. Cast it to one with CAST(... AS ...)"
         if number:
-            return f"{kind} is a time, and the distance a number: write INTERVAL 30 DAYS"
+            return f"{kind} is a time, but the distance is a number. Write INTERVAL 30 DAYS"
         if kind == _ZONED and any(self.span[:2]):
             return (
-                "which day or month a time with a zone is in depends on the zone: ORDER BY CAST(... AS "
-                "TIMESTAMP), or write INTERVAL 720 HOURS"
+                "the day and month of a time with a zone depend on the zone. Write ORDER BY CAST(... "
+                "AS TIMESTAMP), or INTERVAL 720 HOURS"
             )
         return None
 

@@ -37,10 +37,10 @@ def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
                 "privacy_unit", part, "a column, or an expression of columns such as date_trunc('week', day)"
             )
         if part.casefold() in (text.casefold() for text in texts):
-            raise QueryError(f"privacy_unit: {part!r} is there twice; name each part once")
+            raise QueryError(f"privacy_unit: {part!r} is listed twice. Name each part once")
         texts.append(part)
     if not texts:
-        raise QueryError("privacy_unit: the list is empty; name the columns that tell whose a row is")
+        raise QueryError("privacy_unit: the list is empty. Name the columns that say whose row it is")
     return tuple(texts)
 
 
@@ -60,8 +60,9 @@ def unit_note(parts: Sequence[UnitPart]) -> str:
     zones = dict.fromkeys(part.kind.partition(" in ")[2] for part in parts)
     read = "".join(f" Times with a zone are read in {zone}." for zone in zones if zone)
     return (
-        f"The privacy unit is {each}: all rows of one such unit are protected together, and no more. One "
-        f"{first} in several of them adds up: in m units, it is protected as m people together are.{read}"
+        f"The privacy unit is {each}: all rows of one such unit are protected together, and no "
+        f"more. For one {first} in several of them, the loss adds up: in m units, it is m times as "
+        f"large.{read}"
     )
 
 

@@ -69,7 +69,7 @@ def read(value: Any, name: str, keys: Sequence[str] | None = None) -> Cells:
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         return _array(value, name)
     if hasattr(value, "released"):
-        raise RefusalError(f"{name} is computed with released tables; pass one of these, .released")
+        raise RefusalError(f"{name} is computed with released tables. Pass one of these, .released")
     raise ParameterError(name, value, "a number, an array, a mapping, a table or a release of sfumato")
 
 

@@ -234,9 +234,9 @@ def _check_plain(residues: Sequence[Residue], k: float) -> None:
         raise AssertionError(f"{error}. {_AS_ROUNDED}") from None
 
 
-_NOTHING = "there is no value to compare, so the check cannot fail: give {} at least one"
+_NOTHING = "there is no value to compare, so the check cannot fail. Give {} at least one"
 _AS_ROUNDED = (
-    "Whole values were judged as rounded real noise; for noise that is drawn whole, pass "
+    "Whole values were treated as rounded real noise; for discrete noise, pass "
     "law=DiscreteLaplace(...) of sfumato.noise, DiscreteGaussian(...) or Pmf(...) of sfumato.testing"
 )
 
@@ -348,10 +348,9 @@ def _noisy_release(release: Any, raw: Any, k: object, columns: Sequence[str] | N
     residues = [r for r in everything if not math.isnan(r.noise)]
     if not residues:
         raise RefusalError(
-            "no output here shows its noise: a quantile can be the same with noise and without; variances "
-            "without the mean beside them, values at their bounds, and numbers of units that decided "
-            "whether their group is shown, do not show it either. Ask for a count or a sum too, and give "
-            "its raw value"
+            "no output here shows its noise: quantiles, variances without their mean, values at "
+            "their bounds, and numbers of units that decide group selection do not. Add a count or a "
+            "sum, with its raw value"
         )
     hidden = len(everything) - len(residues)
 

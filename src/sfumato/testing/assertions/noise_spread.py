@@ -116,8 +116,8 @@ def powerless(values: int, k: float, zero: float) -> RefusalError:
     needed = math.ceil((k + 1) / -math.log10(zero)) if 0 < zero < 1 else 0
     enough = f"at least {needed:,} values" if needed > values else "values with wider noise"
     return RefusalError(
-        f"{values} value{'s' * (values != 1)} cannot show at k = {k:.4g} that noise is missing: with none at "
-        f"all the check passes. Compare {enough}, or take a smaller k"
+        f"{values} value{'s' * (values != 1)} cannot show at k = {k:.4g} that noise is missing, "
+        f"as the check passes with none at all. Compare {enough}, or use a smaller k"
     )
 
 

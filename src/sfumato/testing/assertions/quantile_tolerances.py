@@ -183,8 +183,8 @@ def _check_bounds(value: Any, lower: float, upper: float, name: str) -> None:
     """Raise where an expected value of a quantile is outside the release's bounds."""
     if not lower <= float(value) <= upper:
         raise AssertionError(
-            f"{name} has the value {value}, and the release's bounds are [{lower:.10g}, {upper:.10g}]: "
-            "clamp the values to the bounds that should be there"
+            f"{name} has the value {value}, but the release's bounds are [{lower:.10g}, "
+            f"{upper:.10g}]. Clamp the values to the bounds first"
         )
 
 

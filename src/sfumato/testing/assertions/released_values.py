@@ -45,17 +45,17 @@ _LOG2 = math.log10(2)
 _COMMON = "all units"  # of Gaussian noise that all groups share, in what a count shows
 _FINE = 2.0**-9  # more than its fine steps move it, and than its law is wider for them, as a share of it
 _TOGETHER = (
-    "with totals the noise of groups depends on that of all others, so that what they show is no noise of "
-    "their own; assert_noisy the same question without totals, and assert_approx_equal this one"
+    "with totals, the noise of a group depends on all other groups. Call assert_noisy on the same "
+    "question without totals, and assert_approx_equal on this one"
 )
 _QUANTILE = (
-    "{output} is a quantile: its error depends on the rows around it, and no sound tolerance follows from a "
-    "number. Pass the group's own values in its place, one for each row that counts, or the leaf counts of a "
-    "recorder; or a tolerance, such as tolerance={{{output!r}: 2.0}}"
+    "{output} is a quantile, so its error depends on the rows around it. Pass the group's own values "
+    "instead, one for each row that counts, or the leaf counts of a recorder, or a tolerance such as "
+    "tolerance={{{output!r}: 2.0}}"
 )
 _NO_LAW = (
-    "{output} is a {kind}, of which no tolerance is derived; judge what it is made of, compare it with its "
-    "error bars, release.errors(confidence), or pass a tolerance, such as tolerance={{{output!r}: 2.0}}"
+    "{output} is a {kind}, for which no tolerance is derived. Compare its parts, or use its error "
+    "bars, release.errors(confidence), or a tolerance such as tolerance={{{output!r}: 2.0}}"
 )
 # Outputs that show a noise of their own each, in the order in which it is read off them.
 SHOWN = ("count", "sum", "vector_sum", "mean", "variance", "stddev")
@@ -81,8 +81,8 @@ class ReleasedCells:
         table, batches = release.to_arrow(), release._batches
         if batches is None:
             raise RefusalError(
-                "this release was streamed to a file, and its noisy parts were not kept; call to_arrow() "
-                "before write()"
+                "this release was streamed to a file, and its noisy statistics were not kept. Call "
+                "to_arrow() before write()"
             )
         self.plan: Plan = release.plan
         measurement = release.plan.measurement

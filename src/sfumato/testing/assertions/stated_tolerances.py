@@ -33,7 +33,7 @@ class Limits:
     ) -> None:
         if (tolerance is None) == (law is None):
             raise ParameterError(
-                "tolerance", tolerance, "given, or else law=..., a law of the noise, and not both"
+                "tolerance", tolerance, "given, or else law=..., a law of the noise, but not both"
             )
         known = Law | DiscreteLaw if joint else Law | DiscreteLaw | Marginal
         if law is not None and not isinstance(law, known):
@@ -81,10 +81,10 @@ class Limits:
             raise ParameterError(
                 "tolerance",
                 0,
-                "greater than 0, as nothing is nearer than 0. Pass the noise: law=Laplace(2), k=23",
+                "greater than 0. Pass the noise: law=Laplace(2), k=23",
             )
         if not self._complementary and found == math.inf:
-            raise ParameterError("tolerance", found, "finite, as nothing is farther away")
+            raise ParameterError("tolerance", found, "finite")
         return found
 
     def log10_outside(self, gap: float, rounded: bool) -> float | None:

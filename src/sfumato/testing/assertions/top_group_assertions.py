@@ -58,7 +58,7 @@ def approx_largest(release: TopRelease, expected: Any, k: object) -> None:
     unlikely, off = judged.unlikely(each), judged.off(each)
     stated, told = f" (flakiness 10^-{k:.4g} in all)", ""
     if unlikely:
-        told = "\n  ".join([f"groups are shown that hardly can be, where they are{stated}", *unlikely])
+        told = "\n  ".join([f"groups are shown that are very improbable{stated}", *unlikely])
         if not off:
             raise AssertionError(told)
     wanted = Cells("", {group: {release.question.measured: n} for group, n in judged.shown.items()})
@@ -148,14 +148,14 @@ class _TopGroups:
             place, few = bisect_left(left, score), bisect_right(left, score)
             shown = f"rank {rank}: {label(group)}, of {self._text(score)}"
             if place == few or (self.drawn.candidates is not None and score <= 0):
-                found.append(f"{shown}, is none that may be shown")
+                found.append(f"{shown}, cannot be shown")
                 continue
             found += self._rarely(shown, weights, few, each, left[-1])
             del left[place]
             weights = np.delete(weights, place)
         if len(self.shown) < self.drawn.k:
             if self.drawn.candidates is None:
-                return [*found, f"{len(self.shown)} groups are shown, and not {self.drawn.k}"]
+                return [*found, f"{len(self.shown)} groups are shown instead of {self.drawn.k}"]
             shown = f"nothing behind rank {len(self.shown)}"
             found += self._rarely(shown, weights, bisect_right(left, self.end), each, left[-1])
         return found

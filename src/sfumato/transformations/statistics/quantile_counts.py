@@ -96,9 +96,9 @@ class QuantileTree(Statistic):
         if self.leaf_width <= 1:
             return None
         return (
-            f"Quantiles of {self.column}: between {self.lower:g} and {self.upper:g}, values closer than "
-            f"{self.leaf_width:.4g} are not told apart, and error bars are at least about as wide. "
-            "Narrower bounds, from public knowledge, make that smaller."
+            f"Quantiles of {self.column}: between {self.lower:g} and {self.upper:g}, values "
+            f"closer than {self.leaf_width:.4g} are not distinguished, and error bars are at least "
+            "about as wide. Narrower bounds, from public knowledge, reduce this."
         )
 
     def leaf(self, value: Any) -> int | None:

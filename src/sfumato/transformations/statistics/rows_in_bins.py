@@ -296,8 +296,8 @@ class RowsInBins(Statistic):
     def _no_cone(self) -> str:
         """Why no cone holds what a unit adds to bins: it is in a simplex."""
         return (
-            "noise: what a unit adds to bins has the shape of Laplace noise, so K-norm noise is not drawn "
-            "for histogram and value_counts; take 'laplace', 'gaussian' or 'auto'"
+            "noise: K-norm noise is not available for histogram and value_counts, whose "
+            "contributions have the shape of Laplace noise. Use 'laplace', 'gaussian' or 'auto'"
         )
 
     def _place_sql(self, sql: RowSql) -> str:

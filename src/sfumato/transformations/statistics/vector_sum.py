@@ -147,8 +147,7 @@ class VectorSum(Statistic):
     def _no_cone(self) -> str:
         """Why no cone holds what a unit adds to a vector sum: it is in a ball."""
         return (
-            "noise: K-norm noise is for single numbers, and not for vectors; take 'laplace', 'gaussian' or "
-            "'auto'"
+            "noise: K-norm noise is for single numbers, not for vectors. Use 'laplace', 'gaussian' or 'auto'"
         )
 
     def _sql_parts(self, sql: RowSql) -> list[SqlPart]:
