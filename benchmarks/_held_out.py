@@ -1,7 +1,8 @@
 """Two public tables that nothing was tuned on, and a made one, in one form: for `accuracy.py` and `coverage.py`.
 
 Columns: `id`, the privacy unit; `g`, the group; whole numbers or decimals `x` and `y` within bounds; `flag`; `v`, a
-category; `t`, a time step that each unit has once in each group; and `w`, a survey weight, which is made up.
+category; `t`, a time step; `w`, a survey weight, which is made up; and x and y once more as `x_null` and `y_null`,
+which can be missing, as one in 100 of the students' are.
 """
 
 from __future__ import annotations
@@ -45,14 +46,11 @@ class Source:
         return np.stack(ends, axis=1).astype(float) / 3**0.5
 
     def arrow(self) -> pa.Table:
-        """Return the rows, without missing values, and once more x and y as `x_null` and `y_null`, which can have some."""
-        fields = [pa.field(n, pa.array(c).type, nullable=False) for n, c in self.frame.items()]
+        """Return the rows, in which `x_null` and `y_null` alone can be missing."""
+        fields = [pa.field(n, pa.array(c).type, nullable="null" in n) for n, c in self.frame.items()]
         table = pa.Table.from_pandas(self.frame, pa.schema(fields), preserve_index=False)
         column = pa.FixedSizeListArray.from_arrays(pa.array(self.vectors.ravel()), 3)
-        table = table.append_column(pa.field("vector", column.type, nullable=False), column)
-        for name in ("x", "y"):
-            table = table.append_column(f"{name}_null", table[name])
-        return table
+        return table.append_column(pa.field("vector", column.type, nullable=False), column)
 
 
 def sources() -> dict[str, Source]:
@@ -62,7 +60,16 @@ def sources() -> dict[str, Source]:
     rng, people = np.random.default_rng(7), np.repeat(np.arange(2_000), 5)
     x = rng.lognormal(1, 0.8, len(people))
     found = {
-        "students": (star.id, star.gr, star.math, star.read, star.sx == "F", star.schtype, star.birthq, 4),
+        "students": (
+            star.id,
+            star.gr,
+            star.math,
+            star.read,
+            star.sx == "F",
+            star.schtype,
+            star.yrs.astype(int),
+            4,
+        ),
         "old people": (
             *(old.index, old.region, old.visits, old.income, old.gender == "female"),
             *(old.health, (old.age * 10).round().astype(int), 1),
@@ -82,7 +89,10 @@ def sources() -> dict[str, Source]:
         named = zip(("id", "g", "x", "y", "flag", "v", "t"), columns, strict=True)
         frame = pd.DataFrame({n: np.asarray(c) for n, c in named})
         for n, ends in zip("xy", bounds[name], strict=True):
-            frame[n] = frame[n].clip(*ends)
+            column = frame[n].clip(*ends)
+            frame[n] = column.astype(np.int64) if (column % 1 == 0).all() else column
+            missing = frame.index.to_numpy() % 100 == (0 if name == "students" else -1)
+            frame[f"{n}_null"] = column.astype(float).mask(missing)
         frame["w"] = 1 + frame.index.to_numpy() % MAX_WEIGHT
         made[name] = Source(frame, groups, *bounds[name])
     return made

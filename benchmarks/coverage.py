@@ -11,7 +11,7 @@ fits 78 to 90 at 80% and 94 to 98 at 95%. The last table has the range of each s
 
 Noise of many releases is drawn at once, as a release draws it. Bars that are the widest of a few among all
 groups of a release (docs/statistics.md) are so among 100 releases here, so up to a point wider. With 1,000 releases it takes
-about 20 minutes on two cores. `--strata` measures stratified proportions over many designs; see `_strata_bars.py`.
+about 20 minutes on two cores. What is computed from releases as a whole is measured with the first table. `--strata` measures stratified proportions over many designs; see `_strata_bars.py`.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def questions(of: Source) -> dict[str, Question]:
                 "difference, NULL": sf.difference("a", "b"),
             },
             {
-                "a": lambda f: f.x.sum(), "mean, NULL": lambda f: f.x.mean(),
-                "ratio, NULL": lambda f: f.y.sum() / f.x.sum(), "difference, NULL": lambda f: f.x.sum() - f.y.sum(),
+                "a": lambda f: f.x_null.sum(), "mean, NULL": lambda f: f.x_null.mean(),
+                "ratio, NULL": lambda f: f.y_null.sum() / f.x_null.sum(), "difference, NULL": lambda f: f.x_null.sum() - f.y_null.sum(),
             },
         ),
         "weighted": Question(
@@ -151,6 +151,7 @@ def questions(of: Source) -> dict[str, Question]:
                 "vector_mean": lambda f: of.vectors[f.index].mean(axis=0),
             },
         ),
+        "SQL": Question({}, {"growth_computed": lambda f: 100 * f.y.sum() / f.x.sum() - 100}, grouped="SQL"),
         "totals": Question(
             {"count, totals": sf.count(), "mean, totals": sf.mean("x", **x)},
             {"count, totals": len, "mean, totals": lambda f: f.x.mean()},
@@ -191,12 +192,25 @@ def questions(of: Source) -> dict[str, Question]:
 
 def grouped(of: Source, how: str) -> sf.Table:
     """Return the table in its groups, their totals, or time steps."""
-    rows = sf.scan(of.arrow(), privacy_unit="id")
+    # After it, decimals are known not to be missing.
+    rows = sf.scan(of.arrow(), privacy_unit="id").filter("x <= 1000 AND y <= 1000")
     if how == "time steps":
         steps = sorted(of.frame.t.unique())
         return rows.group_by("t", keys=steps).bound(groups=1, rows=of.groups)
     by = rows.group_by("g", keys=of.keys)
     return (by.totals() if how == "totals" else by).bound(groups=of.groups, rows=1)
+
+
+def in_sql(of: Source, epsilon: float, noise: str) -> sf.Release:
+    """Return the release under a formula of SQL, of which nothing is drawn yet."""
+    bounds = [f"contribution_bounds_per_row => ({low}, {high})" for low, high in (of.x, of.y)]
+    text = f"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = {epsilon}, delta = {DELTAS[noise]},
+        privacy_unit_column = id, max_groups_contributed = {of.groups}, max_rows_per_group = 1, noise = '{noise}',
+        group_selection_strategy = PUBLIC_GROUPS)
+        k.g AS g, 100 * SUM(y, {bounds[1]}) / SUM(x, {bounds[0]}) - 100 AS growth
+        FROM t RIGHT OUTER JOIN (SELECT DISTINCT g FROM keys) AS k ON t.g = k.g GROUP BY k.g ORDER BY g"""
+    tables = {"t": of.arrow().select(["id", "g", "x", "y"]), "keys": sf.public(pa.table({"g": of.keys}))}
+    return sf.sql(text, tables=tables).released
 
 
 def exact(of: Source, how: str, key: object, truth: Truth) -> float | np.ndarray:
@@ -208,13 +222,17 @@ def exact(of: Source, how: str, key: object, truth: Truth) -> float | np.ndarray
 
 def measured(of: Source, question: Question, noise: str, releases: int) -> Bars:
     """Yield the bars of each output over releases of a question."""
-    asked = grouped(of, question.grouped).agg(**question.asked)
-    plan = asked.plan(epsilon=question.epsilon, noise=noise, delta=DELTAS[noise])
+    if question.grouped == "SQL":
+        asked = in_sql(of, question.epsilon, noise)
+        plan = asked.plan
+    else:
+        asked = grouped(of, question.grouped).agg(**question.asked)
+        plan = asked.plan(epsilon=question.epsilon, noise=noise, delta=DELTAS[noise])
     own, known = plan.measurement, {}
     (batch,) = (
         pa.Table.from_batches(asked._engine.statistics(plan.exact, 1 << 20)).combine_chunks().to_batches()
     )
-    joint = question.grouped != "groups"
+    joint = question.grouped in ("totals", "time steps")
     size = 1 if joint else min(AT_ONCE, releases)
     tiled = batch.take(pa.array(np.tile(np.arange(batch.num_rows), size)))
     many = replace(own, noise=SideBySide(own.noise, size)) if own.at_once and not joint else own
@@ -232,7 +250,7 @@ def measured(of: Source, question: Question, noise: str, releases: int) -> Bars:
 
 
 def released(of: Source, noise: str, releases: int) -> Bars:
-    """Yield the bars of what releases say of two groups, of shares, of SQL's formulas, and of two releases."""
+    """Yield the bars of what releases say of two groups, of shares, and of two releases."""
     asked = grouped(of, "groups").agg(n=sf.count(), x=sf.sum("x", lower=of.x[0], upper=of.x[1], per="row"))
     budget = {"epsilon": 0.2, "noise": noise, "delta": DELTAS[noise]}
     groups = of.frame.groupby("g")
@@ -253,20 +271,6 @@ def released(of: Source, noise: str, releases: int) -> Bars:
             yield "combine", *_beside(combined, "x", total.to_numpy())
             yield "change", *_beside(changed, "x", 0.0)
         before = None if before is not None else release
-
-
-def in_sql(of: Source, noise: str, releases: int) -> Bars:
-    """Yield the bars of a formula of SQL, and those of the largest groups."""
-    bounds = [f"contribution_bounds_per_row => ({low}, {high})" for low, high in (of.x, of.y)]
-    text = f"""SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.2, delta = {DELTAS[noise]}, privacy_unit_column = id,
-        max_groups_contributed = {of.groups}, max_rows_per_group = 1, noise = '{noise}',
-        group_selection_strategy = PUBLIC_GROUPS) k.g AS g, 100 * SUM(y, {bounds[1]}) / SUM(x, {bounds[0]}) - 100 AS growth
-        FROM t RIGHT OUTER JOIN (SELECT DISTINCT g FROM keys) AS k ON t.g = k.g GROUP BY k.g ORDER BY g"""
-    keys, groups = sf.public(pa.table({"g": of.keys})), of.frame.groupby("g")
-    truth = (100 * groups.y.sum() / groups.x.sum() - 100).to_numpy()
-    table = of.arrow().select(["id", "g", "x", "y"])
-    for _ in range(releases):
-        yield "formula in SQL", *_beside(sf.sql(text, tables={"t": table, "keys": keys}), "growth", truth)
 
 
 def top(of: Source, noise: str, releases: int) -> Bars:
@@ -311,11 +315,13 @@ Line = tuple[str, str, str, list[float], float, float, tuple[tuple[float, float]
 
 def lines(options: argparse.Namespace) -> Iterator[Line]:
     """Yield statistic, noise, table, coverages, median half-width at 95%, it over that of true errors, and windows."""
-    for table, of in sources().items():
+    tables = sources()
+    for table, of in tables.items():
         if options.table not in table:
             continue
-        parts = questions(of) | dict.fromkeys(("released", "in SQL", "top"), Question({}, {}))
-        others = {"released": released, "in SQL": in_sql, "top": top}
+        parts = questions(of)
+        others = {"released": released, "top": top} if table == next(iter(tables)) else {}
+        parts |= dict.fromkeys(others, Question({}, {}))
         for (name, question), noise in product(parts.items(), options.noise or DELTAS):
             if options.only not in name or (name, noise) == ("top", "k_norm"):
                 continue
