@@ -2,6 +2,7 @@
 
 Each takes the path of a Parquet file with the columns id, key and perhaps x, and a JSON text; it says in JSON, for
 each epsilon, the numbers of each output in each release, by the groups in their order; null where one is not given.
+With "alphas", OpenDP and SmartNoise say for the last epsilon also the half-widths of each output, by alpha.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ for epsilon in given["epsilons"]:
         by_key = {row[0]: row[1:] for row in read(float(epsilon / times)).execute(text)[1:]}
         releases.append([[float(by_key[k][i]) if k in by_key else None for k in keys] for i in range(len(outputs))])
     found.append(releases)
-print(json.dumps(found))
+    bars = [read(float(epsilon / times)).get_simple_accuracy(text, alpha)[1:] for alpha in given.get("alphas", [])]
+print(json.dumps([found, [[float(b) for b in own] for own in bars]] if bars else found))
 """
 )
 
@@ -185,7 +187,7 @@ table = pl.read_parquet(path)
 unit = dp.unit_of(contributions=1, identifier=pl.col("id"))
 if not given["bind"]:
     unit = dp.unit_of(contributions=[dp.polars.Bound(by=["key"], per_group=rows, num_groups=groups)])
-found = []
+found, bars = [], []
 for epsilon in given["epsilons"]:
     releases = []
     for _ in range(given["releases"]):
@@ -206,11 +208,16 @@ for epsilon in given["epsilons"]:
         if given["bind"]:
             query = query.truncate_per_group(rows).truncate_num_groups(groups, by=["key"], keep="first")
         query = query.group_by("key").agg(*asked).with_keys(pl.LazyFrame({"key": keys}))
+        if "alphas" in given and not bars:
+            for alpha in given["alphas"]:
+                own = query.summarize(alpha=alpha)
+                by_output = dict(zip(own["column"], own["accuracy"]))
+                bars.append([by_output[o] for o in outputs])
         done = query.release().collect().to_pandas().set_index("key").reindex(keys)
         if "mean" in outputs:
             done["mean"] = done["sum"] / done["count"].clip(lower=1)
         releases.append([[float(v) for v in done[o]] if o in done else None for o in outputs])
     found.append(releases)
-print(json.dumps(found))
+print(json.dumps([found, bars] if bars else found))
 """
 )

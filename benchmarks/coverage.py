@@ -1,6 +1,7 @@
 """Coverage and width of the error bars of every statistic, at 50, 80 and 95%.
 
     python benchmarks/coverage.py [--releases 1000] [--only WORD] [--table WORD] [--noise NAME]
+        [--opendp PYTHON] [--smartnoise PYTHON] [--peer-releases 1000]
     python benchmarks/coverage.py --strata [--repetitions 10000] [--quick]
 
 Each question is released so many times with each kind of noise, from each table of `_held_out.py`. A line says how often
@@ -11,12 +12,14 @@ fits 78 to 90 at 80% and 94 to 98 at 95%. The last table has the range of each s
 
 Noise of many releases is drawn at once, as a release draws it. Bars that are the widest of a few among all
 groups of a release (docs/statistics.md) are so among 100 releases here, so up to a point wider. With 1,000 releases it takes
-about 20 minutes on two cores. What is computed from releases as a whole is measured with the first table. `--strata` measures stratified proportions over many designs; see `_strata_bars.py`.
+about 20 minutes on two cores. What is computed from releases as a whole is measured with the first table. OpenDP and SmartNoise give error
+bars of counts and sums, PipelineDP and Tumult Analytics none. `--strata` measures stratified proportions over many designs; see `_strata_bars.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 import time
@@ -24,6 +27,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import _strata_bars as strata
@@ -31,6 +36,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from _held_out import MAX_WEIGHT, Source, sources
+from _peers import OPENDP, SMARTNOISE
+from _runs import run
 
 import sfumato as sf
 from sfumato.errors import SfumatoError
@@ -196,7 +203,7 @@ def grouped(of: Source, how: str) -> sf.Table:
     rows = sf.scan(of.arrow(), privacy_unit="id").filter("x <= 1000 AND y <= 1000")
     if how == "time steps":
         steps = sorted(of.frame.t.unique())
-        return rows.group_by("t", keys=steps).bound(groups=1, rows=of.groups)
+        return rows.group_by("t", keys=steps).bound(groups=of.groups, rows=of.groups)
     by = rows.group_by("g", keys=of.keys)
     return (by.totals() if how == "totals" else by).bound(groups=of.groups, rows=1)
 
@@ -294,6 +301,34 @@ def _around(truth: Any, ends: list[Any]) -> tuple[np.ndarray, list[tuple[np.ndar
     return middle - truth, [(low - middle, high - middle) for low, high in ends]
 
 
+def by_peers(of: Source, options: argparse.Namespace) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """Yield output, library, errors and half-widths by level of counts and sums; the others give no error bars."""
+    outputs, groups = ["count", "sum"], of.frame.groupby("g")
+    truth = np.array([groups.size(), groups.x.sum()], float)
+    asked = {
+        "outputs": outputs, "groups": of.groups, "rows": 1, "keys": of.keys, "lower": of.x[0], "upper": of.x[1],
+        "delta": 1e-6, "epsilons": [0.2], "releases": options.peer_releases, "bind": False,
+        "alphas": [round(1 - level, 2) for level in LEVELS],
+    }  # fmt: skip
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        of.frame[["id", "g", "x"]].rename(columns={"g": "key"}).to_parquet(path)
+        for name, python, script in (
+            ("OpenDP", options.opendp, OPENDP),
+            ("SmartNoise", options.smartnoise, SMARTNOISE),
+        ):
+            if python:
+                ((numbers,), bars) = run(python, script, path, json.dumps(asked))
+                for output, own, exact_one, half in zip(
+                    outputs,
+                    np.array(numbers, float).transpose(1, 0, 2),
+                    truth,
+                    np.array(bars, float).T,
+                    strict=True,
+                ):
+                    yield output, name, own - exact_one, half
+
+
 def in_strata(releases: int) -> Iterator[tuple[str, list[float], float, float]]:
     """Yield, by noise, coverage and width of stratified proportions of a sample of 200 of 6,194."""
     cells = strata.cells(releases, [strata.SCHOOLS], (0.2, "spread"), LEVELS, strata.LAWS[3:7])
@@ -373,6 +408,9 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="WORD", help="questions whose name has it")
     parser.add_argument("--table", default="", metavar="WORD")
     parser.add_argument("--noise", action="append", choices=DELTAS)
+    parser.add_argument("--opendp", metavar="PYTHON", help="a Python that has it: bars of counts and sums")
+    parser.add_argument("--smartnoise", metavar="PYTHON")
+    parser.add_argument("--peer-releases", type=int, default=1_000)
     parser.add_argument(
         "--strata", action="store_true", help="stratified proportions over many designs, alone"
     )
@@ -394,6 +432,14 @@ def main() -> None:
             f"  {time.monotonic() - start:5.0f} s",
             flush=True,
         )
+    for table, of in sources().items():
+        for output, library, errors, halves in by_peers(of, options) if options.table in table else ():
+            held = [float(np.mean(np.abs(errors) <= half)) for half in halves]
+            ideal = float(np.quantile(np.abs(errors), LEVELS[-1]))
+            print(
+                f"{output:17} {library:18} {table:11} {marked(held, LINEAR)} {halves[-1]:10.4g} {halves[-1] / ideal:6.2f}",
+                flush=True,
+            )
     if "stratified" in options.only or not options.only:
         for law, held, width, wald in in_strata(options.releases):
             print(
