@@ -374,7 +374,7 @@ class Form:
     weights: Mapping[str, Weight]
     constant: float = 0.0
 
-    def plus(self, other: Form, times: float = 1.0) -> Form:
+    def plus(self, other: Form, times: Weight = 1.0) -> Form:
         """Return the sum of a form and a multiple of another one."""
         names = dict.fromkeys((*self.weights, *other.weights))
         weights = {n: self.weights.get(n, 0.0) + times * other.weights.get(n, 0.0) for n in names}
