@@ -9,6 +9,7 @@ RECEIPT = f"{RELEASE}/test_receipt.py"
 DIGEST = f"{RECEIPT}::test_tables_that_differ_have_digests_that_differ"
 SAMPLING = f"{RELEASE}/test_sampling.py"
 DERIVED = f"{RELEASE}/test_comparison.py"
+HELD = f"{RELEASE}/test_bar_coverage.py"
 COMBINED = f"{RELEASE}/test_combined_releases.py"
 STANDARD = f"{RELEASE}/test_standard_errors.py"
 
@@ -62,6 +63,12 @@ FAULTS = [
           "[(1, form), (others, of)] for of in (Form({}), form)", "[(1, of), (others, Form({}))] for of in (form, form)", f"{DERIVED}::test_a_share_is_held_against_the_noise_of_both_groups"),
     Fault("the bar of a ratio may fail four times as often", "query/aggregates/estimate.py",
           "quotient(used, top, bottom, failure)", "quotient(used, top, bottom, min(0.99, 4 * failure))", f"{DERIVED}::test_bars_hold_as_often_as_they_say"),
+    Fault("bars have the noise of missing values that are clipped", "query/aggregates/estimate.py",
+          "np.asarray(values[n] > 0)", "np.asarray(values[n] > -np.inf)", f"{HELD}::test_bars_of_columns_without_missing_values_are_not_too_wide"),
+    Fault("bars never have the noise of missing values that are clipped", "query/aggregates/estimate.py",
+          "3 * variance(*counted(some))", "1e9 * variance(*counted(some))", f"{HELD}::test_bars_hold_a_few_missing_values_that_are_clipped"),
+    Fault("each end of a ratio's bar has half the chance to fail", "query/aggregates/derived_outputs.py",
+          "_SHARES = (0.02, 0.2, 0.5, 0.8, 0.98)", "_SHARES = (0.5,)", f"{HELD}::test_bars_of_a_noisy_ratio_are_not_too_wide"),
     # Standard errors.
     Fault("a standard error of a count leaves out that it is whole", "noise/noise_sums.py",
           "return float((2 * m + 1) @ ", "return float(2 * m @ ", f"{STANDARD}::test_that_of_a_count_is_of_the_rounded_law"),
