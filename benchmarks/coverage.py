@@ -280,6 +280,27 @@ def released(of: Source, noise: str, releases: int) -> Bars:
         before = None if before is not None else release
 
 
+def over_groups(of: Source, noise: str, releases: int) -> Bars:
+    """Yield the bars of weighted sums over released groups in SQL, such as age-standardised rates."""
+    bounds = [f"contribution_bounds_per_row => ({low}, {high})" for low, high in (of.x, of.y)]
+    text = f"""SELECT sum(w * y) AS total, sum(w * y / x) / sum(w) AS rate, sum(w * y) / sum(w * x) AS share
+        FROM (SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.2, delta = {DELTAS[noise]},
+            privacy_unit_column = id, max_groups_contributed = {of.groups}, max_rows_per_group = 1,
+            noise = '{noise}', group_selection_strategy = PUBLIC_GROUPS)
+            k.g AS g, SUM(x, {bounds[0]}) AS x, SUM(y, {bounds[1]}) AS y
+            FROM t RIGHT OUTER JOIN (SELECT DISTINCT g FROM keys) AS k ON t.g = k.g GROUP BY k.g)
+        JOIN keys USING (g)"""
+    w, groups = np.arange(1, len(of.keys) + 1) / 10, of.frame.groupby("g")
+    keys = sf.public(pa.table({"g": of.keys, "w": w}))
+    tables = {"t": of.arrow().select(["id", "g", "x", "y"]), "keys": keys}
+    x, y = groups.x.sum().to_numpy(), groups.y.sum().to_numpy()
+    truths = {"total": w @ y, "rate": w @ (y / x) / w.sum(), "share": w @ y / (w @ x)}
+    for _ in range(releases):
+        release = sf.sql(text, tables=tables)
+        for name, truth in truths.items():
+            yield f"{name} over groups, SQL", *_beside(release, name, truth)
+
+
 def top(of: Source, noise: str, releases: int) -> Bars:
     """Yield the bars of the numbers of the largest groups."""
     asked = sf.scan(of.arrow(), privacy_unit="id").top("g", k=2, keys=of.keys)
@@ -355,7 +376,11 @@ def lines(options: argparse.Namespace) -> Iterator[Line]:
         if options.table not in table:
             continue
         parts = questions(of)
-        others = {"released": released, "top": top} if table == next(iter(tables)) else {}
+        others = (
+            {"released": released, "over groups": over_groups, "top": top}
+            if table == next(iter(tables))
+            else {}
+        )
         parts |= dict.fromkeys(others, Question({}, {}))
         for (name, question), noise in product(parts.items(), options.noise or DELTAS):
             if options.only not in name or (name, noise) == ("top", "k_norm"):
