@@ -8,7 +8,7 @@ Each question is released so many times with each kind of noise, from each table
 the bars of an output hold the exact number, computed here with NumPy, over all groups and releases; `width` is the
 median half-width at 95%, over the 95% quantile of the true errors. A star is beside a coverage that is out of its
 window: for sums and ratios of noisy numbers from 3 points below the confidence to 5 above; for quantiles, spread and
-fits 78 to 90 at 80% and 94 to 98 at 95%. The last table has the range of each statistic over the tables.
+fits 78 to 90 at 80% and 94 to 98 at 95%, without the upper ends for quantiles of whole numbers. The last table has the range of each statistic over the tables.
 
 Noise of many releases is drawn at once, as a release draws it. Bars that are the widest of a few among all
 groups of a release (docs/statistics.md) are so among 100 releases here, so up to a point wider. With 1,000 releases it takes
