@@ -70,7 +70,7 @@ class ColumnError(QueryError):
         hint = f"; {advice}." if advice else guess
         if name.casefold() in (column.casefold() for column in columns):
             also = ""  # no more than the spelling is wrong
-        there = f"The columns are: {listed(columns)}{also and f'. {also}'}"
+        there = f"The columns are: {listed(columns)}{also and f' ({also})'}"
         return cls(f"{where}: there is no column {shown(name)}{hint} {there}")
 
 

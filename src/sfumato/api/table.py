@@ -53,8 +53,8 @@ _NOT_ALL_KEYS = "DATE", "TIME", "HUGEINT"
 PRIVATE = "private"  # in the place of public keys: groups are chosen privately
 
 _NO_UNIT = (
-    "an expression cannot be a privacy unit by itself: derive a column before sf.scan, as in "
-    "docs/howto/messy_csv.md. With a column it forms a smaller unit, as in ['id', 'year(day)']"
+    "an expression alone cannot be a privacy unit: derive a column before sf.scan, as in "
+    "docs/howto/messy_csv.md, or add it to a column for a smaller unit, as in ['id', 'year(day)']"
 )
 
 
@@ -95,7 +95,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if not isinstance(self.unit, str):
             raise ParameterError("privacy_unit", self.unit, "the name of a column, as text")
         if self.unit not in schema:
-            nobody = "For a table without a privacy unit use sf.public"
+            nobody = "for a table without a privacy unit, use sf.public"
             raise ColumnError._unknown(
                 self.unit, schema, "privacy_unit", _NO_UNIT if "(" in self.unit else "", also=nobody
             )
