@@ -4,16 +4,18 @@
         [--opendp PYTHON] [--smartnoise PYTHON] [--peer-releases 1000]
     python benchmarks/coverage.py --strata [--repetitions 10000] [--quick]
 
-Each question is released so many times with each kind of noise, from each table of `_held_out.py`. A line says how often
-the bars of an output hold the exact number, computed here with NumPy, over all groups and releases; `width` is the
-median half-width at 95%, over the 95% quantile of the true errors. A star is beside a coverage that is out of its
-window: for sums and ratios of noisy numbers from 3 points below the confidence to 5 above; for quantiles, spread and
-fits 78 to 90 at 80% and 94 to 98 at 95%, without the upper ends for quantiles of whole numbers. The last table has the range of each statistic over the tables.
+Each question is released so many times with each kind of noise, from each table of `_held_out.py`. A line says
+how often the bars of an output hold the exact number, computed here with NumPy, over all groups and releases;
+`width` is the median half-width at 95%, over the 95% quantile of the true errors. A star is beside a coverage
+that is out of its window: for sums and ratios of noisy numbers from 3 points below the confidence to 5 above; for
+quantiles, spread and fits 78 to 90 at 80% and 94 to 98 at 95%, without the upper ends for quantiles of whole
+numbers. The last table has the range of each statistic over the tables.
 
-Noise of many releases is drawn at once, as a release draws it. Bars that are the widest of a few among all
-groups of a release (docs/statistics.md) are so among 100 releases here, so up to a point wider. With 1,000 releases it takes
-about 20 minutes on two cores. What is computed from releases as a whole is measured with the first table. OpenDP and SmartNoise give error
-bars of counts and sums, PipelineDP and Tumult Analytics none. `--strata` measures stratified proportions over many designs; see `_strata_bars.py`.
+Noise of many releases is drawn at once, as a release draws it. Bars that are the widest of a few among all groups
+of a release (docs/statistics.md) are so among 100 releases here, so up to a point wider. What is computed from
+whole releases is measured with the first table. With 1,000 releases it takes about 20 minutes on two cores. OpenDP and
+SmartNoise give error bars of counts and sums, PipelineDP and Tumult Analytics none. `--strata` measures
+stratified proportions over many designs; see `_strata_bars.py`.
 """
 
 from __future__ import annotations
