@@ -12,6 +12,7 @@ from sfumato.noise import Gaussian, Laplace, SeededWords
 from sfumato.plan.noisy_statistics import NoisyCdf, NoisyNumbers
 from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_cdf, noisy_tree
 from sfumato.query.aggregates.quantile_aggregates import CdfQuantile, QuantileEstimate
+from sfumato.testing.assertions.quantile_tolerances import Ranked
 from sfumato.transformations import Lattice, QuantileTree, ValueTree
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
@@ -209,3 +210,17 @@ def test_bars_of_noisy_counts_hold_as_often_as_they_say(groups=1_000, values=1_0
                     rank,
                     held,
                 )
+
+
+@pytest.mark.noise_cannot_matter("the words are seeded")
+def test_tolerances_hold_quantiles_of_the_noise_that_is_said(groups=400):
+    """Of twenty times the noise, some are beyond what has a probability of 10^-3."""
+    rows = np.bincount(np.rint(np.random.default_rng(8).normal(50, 12, 5_000)).astype(int), minlength=100)
+    tree = ValueTree("x", "x", 1, Lattice(0.0, 99.0, whole=True), 0, (1, 10))
+    for kind in (Laplace, Gaussian):
+        judge = Ranked.from_values(tree, kind(10), 0.9, np.repeat(np.arange(100), rows).tolist(), "x")
+        for times, beyond in ((1, 0), (20, 20)):
+            noisy = noisy_cdf(counted(np.tile(rows, (groups, 1))), tree, kind(10 * times), SeededWords(9))
+            e, numbers = read(noisy.upto, 0.9, tree.tree)
+            off = [v for v in e.value(numbers) if judge.tolerance_for(v, 3).log10_probability < 0]
+            assert len(off) >= beyond if beyond else not off, (kind, times, len(off))
