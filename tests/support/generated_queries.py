@@ -317,7 +317,11 @@ def matched(chance: random.Random, made: Made, database: Database, other: Callab
     pairs = ["id", *pairs] if name.startswith("p") else pairs or shared
     if not pairs or (name.startswith("p") and columns["id"] != made.columns["id"]):
         return None
-    join = f"{kind} JOIN {name} USING ({', '.join(map(Q, pairs))})"
+    join = f"AS l {kind} JOIN {name} USING ({', '.join(map(Q, pairs))})"
+    if chance.random() < 0.5:
+        equal = " AND ".join(f"r.{Q(c)} = l.{Q(c)}" for c in pairs)
+        negated = "NOT " if kind == "ANTI" else ""
+        join = f"AS l WHERE {negated}EXISTS (SELECT 1 FROM {name} AS r WHERE {equal})"
     return Made(
         made.columns,
         f"SELECT * FROM ({made.sql}) {join}",

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import Any
 
-from sfumato.api.table import Table, chosen, computed, distinct_rows
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import refusals
 from sfumato.dialect.sql_tokens import Place, refusal
-from sfumato.dialect.syntax_tree import Node, byte_of, fresh, in_scope, made
+from sfumato.dialect.syntax_tree import Node, byte_of, in_scope, made
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.schema import quoted
 from sfumato.query.tables.combined_tables import JoinKind
-from sfumato.query.tables.public_table import PublicTable
 
 MAX_DEPTH = 30  # SELECTs in SELECTs
 
@@ -410,14 +406,14 @@ def conditions_moved(select: Node) -> Node:
         parts = conjuncts(node["condition"])
         equal = [part for part in parts if _of_two(_pair(part))]
         moved.extend(part for part in parts if part not in equal)
-        return node | {"condition": _all(equal), "ref_type": "REGULAR" if equal else "CROSS"}
+        return node | {"condition": conjunction(equal), "ref_type": "REGULAR" if equal else "CROSS"}
 
     table = plain(select["from_table"])
     where = [] if select["where_clause"] is None else [select["where_clause"]]
-    return select | {"from_table": table, "where_clause": _all([*where, *moved])} if moved else select
+    return select | {"from_table": table, "where_clause": conjunction([*where, *moved])} if moved else select
 
 
-def _all(conditions: Sequence[Node]) -> Node | None:
+def conjunction(conditions: Sequence[Node]) -> Node | None:
     """Return the conjunction of conditions."""
     if len(conditions) < 2:
         return next(iter(conditions), None)
@@ -439,159 +435,3 @@ def qualified(alias: str, column: str) -> str:
     'c.age'
     """
     return f"{alias}.{column}"
-
-
-def open_from(
-    source: From,
-    unit: str,
-    named: Iterable[str],
-    plain: Collection[str],
-    open_table: Callable[[Source, str], Any],
-    joined_rows: int | None = None,
-) -> Table[Any]:
-    """Open the tables of a FROM clause and join them.
-
-    Args:
-        source: the FROM clause.
-        unit: the privacy unit's column in all private tables.
-        named: columns of joined tables that are read by their qualified names.
-        plain: columns that are read without a table's name, in lower case.
-        open_table: gives a private or public table, from its source and the privacy unit's column.
-        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
-    Raises:
-        QueryError: columns are unknown, ambiguous or of several types, or no table is private.
-    """
-    table = open_table(source.source, unit)
-    if not isinstance(table, Table):
-        raise QueryError(
-            f"FROM begins with a public table, {str(source.source)!r}. Begin with the private "
-            "table, and JOIN the public one"
-        )
-    names, equal = {*named, *source.compared}, dict[str, str]()
-    for one in source.joined:
-        other = open_table(one.source, unit)
-        pairs, beside = _beside(table, other, one, source, names, plain, equal)
-        if one.matching:
-            table = matched(table, beside, pairs, one.how, joined_rows)
-            continue
-        if one.where is not None and not pairs:
-            table, beside, pairs = crossed(table, beside)
-        # A join leaves out the columns that are equal to others: those that are read keep their names.
-        read = {theirs for _, theirs in pairs if theirs.casefold() in plain and theirs not in table.schema}
-        kept = {_kept(name, table, beside): name for name in sorted(read)}
-        if kept:
-            beside = beside.with_columns(**{hidden: quoted(name) for hidden, name in kept.items()})
-        table = table.join(beside, on=pairs, how=one.how, unit_rows=joined_rows)
-        if kept:
-            table = table.with_columns(**{name: quoted(hidden) for hidden, name in kept.items()})
-    return table
-
-
-def crossed(
-    table: Table[Any], other: Table[Any] | PublicTable
-) -> tuple[Table[Any], PublicTable, list[tuple[str, str]]]:
-    """Return two tables, and what a join compares so that each row of the one meets each of the other.
-
-    Raises:
-        QueryError: both are private.
-    """
-    if isinstance(other, Table):
-        raise QueryError(
-            "both tables are private, so only rows of the same unit can be joined. Compare the privacy units "
-            f"in ON or WHERE: a.{table.unit} = b.{other.unit}"
-        )
-    one = fresh("one", {name.casefold() for name in (*table.schema, *other.schema)})
-    return table.with_columns(**{one: "1"}), other.with_columns(**{one: "1"}), [(one, one)]
-
-
-def matched(
-    table: Table[Any],
-    other: Table[Any] | PublicTable,
-    pairs: Sequence[tuple[str, str]],
-    how: JoinKind,
-    joined_rows: int | None = None,
-) -> Table[Any]:
-    """Return the rows of a table that match rows of another one ("inner"), or none ("left").
-
-    Args:
-        table: whose rows stay, once each.
-        other: the other one; if it is private, the pairs compare the units.
-        pairs: columns of both that are equal.
-        how: "inner" or "left".
-        joined_rows: the limit of joined rows of a unit; None for that of `Table.join`.
-    Raises:
-        QueryError: nothing is compared, or the units are not.
-    """
-    listed = list(dict.fromkeys(theirs for _, theirs in pairs))
-    if not listed or (isinstance(other, Table) and (table.unit, other.unit) not in pairs):
-        units = f" the privacy units: a.{table.unit} = b.{other.unit}" if isinstance(other, Table) else ""
-        kind = "SEMI" if how == "inner" else "ANTI"
-        raise QueryError(f"{kind} JOIN compares nothing. Write ON or USING with{units or ' equal columns'}")
-    if isinstance(other, Table):
-        other = distinct_rows(chosen(other, tuple((name, name) for name in listed), other.unit))
-    else:
-        select = f"SELECT DISTINCT {', '.join(map(quoted, listed))} FROM part"
-        other = computed(table._engine, {"part": other}, select)
-    if how == "inner":
-        return table.join(other, on=pairs, unit_rows=joined_rows)
-    mark = fresh("matched", {name.casefold() for name in (*table.schema, *other.schema)})
-    joined = table.join(other.with_columns(**{mark: "TRUE"}), on=pairs, how="left", unit_rows=joined_rows)
-    return joined.filter(f"{quoted(mark)} IS NULL")
-
-
-def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
-    """Return an unused name for a column that a join in the FROM clause would drop."""
-    taken = {column.casefold() for table in tables for column in table.schema}
-    while name.casefold() in taken:
-        name = f"_{name}"
-    return name
-
-
-def _beside(
-    table: Table[Any],
-    other: Table[Any] | PublicTable,
-    one: Joined,
-    source: From,
-    names: Collection[str],
-    plain: Collection[str],
-    equal: dict[str, str],
-) -> tuple[list[tuple[str, str]], Table[Any] | PublicTable]:
-    """Return the pairs of columns that a join compares, and the joined table with qualified column names.
-
-    `equal` has what inner joins made the same, by qualified name, as the unit is.
-    """
-    known = {name.casefold() for name in table.schema}
-    own = {name.casefold(): name for name in other.schema}
-
-    def before(name: str) -> bool:
-        return name.casefold() in known
-
-    def earlier(reference: Reference) -> str:
-        name = source.name(reference)
-        return equal.get(name.casefold()) or _found(name, table, "FROM")
-
-    merged = {table.unit.casefold(), *(name.casefold() for name in one.shared(own, before))}
-    both = sorted(own.keys() & known & set(plain) - merged)
-    if both and not one.matching:
-        raise QueryError(
-            f"several tables have a column {both[0]}. Write the table's name before it: "
-            f"{one.alias or 'name'}.{both[0]}"
-        )
-    pairs = one.pairs(own, before, earlier)
-    if one.alias:
-        if one.how == "inner":
-            equal |= {qualified(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
-        prefix = f"{one.alias}."
-        for name in sorted(name for name in names if name.startswith(prefix)):
-            column = _found(name.removeprefix(prefix), other, str(one.source))
-            other = other.with_columns(**{name: quoted(column)})
-    return pairs, other
-
-
-def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:
-    """Return the column of a table in the FROM clause by its name, in any case; refuse others."""
-    schema = table.schema
-    for column in schema:
-        if column.casefold() == name.casefold():
-            return column
-    raise ColumnError._unknown(name, schema, where)

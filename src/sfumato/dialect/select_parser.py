@@ -28,7 +28,7 @@ _WINDOW = (
 )
 _INSTEAD = ". Join its table on the privacy unit in FROM; for NOT EXISTS write LEFT JOIN ... WHERE x IS NULL"
 
-_OF_ROWS = ("EXISTS", "ANY", "ALL", "SOME")
+_OF_ROWS = ("ANY", "ALL", "SOME")
 
 
 def check_words(words: Cursor, span: range, where: str) -> None:
@@ -89,7 +89,8 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
             "STAR": f"a * in {where}: name the column",
             "PARAMETER": "parameters are not supported. Write the value itself",
         }.get(node["class"])
-        if node["class"] == "SUBQUERY" and where == "WHERE" and node["subquery_type"] in ("ANY", "SCALAR"):
+        known = node["class"] == "SUBQUERY" and node["subquery_type"] in ("ANY", "SCALAR", "EXISTS")
+        if known and where == "WHERE":
             message = None
         if message == "" and node["function_name"].lower() in aggregates():
             message = f"an expression of {where} can use only the columns of its row, and no aggregate"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import CommonTables, From, qualified
 from sfumato.dialect.sql_tokens import Literal, Place, Token, refusal
-from sfumato.dialect.syntax_tree import Node, descendants
+from sfumato.dialect.syntax_tree import Node, descendants, in_scope
 from sfumato.errors import SqlError
 from sfumato.query.schema import quoted
 
@@ -181,6 +181,10 @@ class Statement:
                     named.add(qualified(aliases[first.casefold()], rest[0]))
                 elif not rest or first.casefold() != (self.tables.alias or "").casefold():
                     plain.add(first.casefold())
+        where = self.tree["where_clause"]
+        for node in () if where is None else descendants(where):
+            if node["class"] == "SUBQUERY":
+                named |= set(self._read_outside(node["subquery"]["node"]))
         # Those of aggregates that stand behind the groups are not in the tree's list.
         for _, expression, call in self.calls.values():
             own = {token.start: token for token in expression.tokens}
@@ -190,6 +194,20 @@ class Statement:
                 (plain if column in further.tokens else named).add(column.text)
         plain = {name.casefold() for name in plain}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
+
+    def _read_outside(self, inner: Node) -> Iterator[str]:
+        """Yield the qualified columns of joined tables that a subquery of the statement's WHERE names."""
+        nodes = [node for node, _ in in_scope(inner)]
+        own = {
+            str(node.get("alias") or node.get("table_name")).casefold()
+            for node in nodes
+            if "class" not in node
+        }
+        aliases = self.tables.aliases
+        for node in nodes:
+            first, *rest = node.get("column_names", [""]) if node.get("class") == "COLUMN_REF" else [""]
+            if rest and first.casefold() in aliases.keys() - own:
+                yield qualified(aliases[first.casefold()], rest[0])
 
     def _stands_for(self, table: str, column: str) -> str:
         """Return the private column that a public group's column in the statement stands for, or ""."""

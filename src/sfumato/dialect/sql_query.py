@@ -14,7 +14,8 @@ from sfumato.api.question import Question, Released
 from sfumato.api.table import PRIVATE, Table
 from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import CommonTables, From, Query, Source, open_from, tables_of
+from sfumato.dialect.from_clause import CommonTables, From, Query, Source, tables_of
+from sfumato.dialect.joined_tables import open_from
 from sfumato.dialect.options_clause import Settings
 from sfumato.dialect.post_processing_sql import PostProcessing
 from sfumato.dialect.public_groups import PublicGroups

@@ -24,10 +24,11 @@ from sfumato.dialect.from_clause import (
 from sfumato.dialect.keywords import refusals
 from sfumato.dialect.post_processing_sql import check_allowed
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect
+from sfumato.dialect.semi_joins import with_existence
 from sfumato.dialect.sql_tokens import Cursor
 from sfumato.dialect.subquery_columns import declared
 from sfumato.dialect.subquery_select import Select
-from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, rewritten, written
+from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, made, rewritten, written
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.schema import FLOATS, INTEGERS, quoted
@@ -346,6 +347,13 @@ class Subqueries:
             )
         return self.public(inner, unit, value=True)
 
+    def is_existence(self, names: CommonTables, node: Node, unit: str) -> bool:
+        """Whether a subquery in an expression is EXISTS, or IN (SELECT ...) of a private table."""
+        if node["subquery_type"] == "EXISTS":
+            return True
+        is_in = node["subquery_type"] == "ANY" and node["comparison_type"] == "COMPARE_EQUAL"
+        return is_in and not self.is_public(Query("", node["subquery"]["node"], names), unit)
+
     def public_values(self, names: CommonTables, node: Node, unit: str) -> PublicTable:
         """Return the public table of one column in which IN (SELECT ...) looks.
 
@@ -402,6 +410,9 @@ class Subqueries:
                 name = fresh("value", taken)
                 table = with_value(table, self.public_value(names, one, table.unit), name)
                 return column_node(name)
+            if self.is_existence(names, one, table.unit):
+                table, mark = with_existence(self, table, names, one, plain, [*known])
+                return made("_0 IS NOT NULL", column_node(mark))
             other = self.public_values(names, one, table.unit)
             child, name = fresh("looked_up", taken), fresh("is_in", taken)
             table = looked_up(table.with_columns(**{child: written(plain(one["child"]))}), child, other, name)

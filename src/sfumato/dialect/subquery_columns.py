@@ -18,12 +18,11 @@ from sfumato.dialect.from_clause import (
     Reference,
     Source,
     conditions_moved,
-    crossed,
-    matched,
     qualified,
     read_from,
     tables_of,
 )
+from sfumato.dialect.joined_tables import crossed, matched
 from sfumato.dialect.syntax_tree import Node, fresh
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.schema import FLOATS, quoted, spelled

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.api.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import From, Query, Reference, conditions_moved
+from sfumato.dialect.semi_joins import with_existence
 from sfumato.dialect.subquery_columns import Scope, traced
 from sfumato.dialect.syntax_tree import (
     CLAUSES,
@@ -19,6 +20,7 @@ from sfumato.dialect.syntax_tree import (
     column_of,
     fresh,
     is_aggregate,
+    made,
     parts,
     rewritten,
     shape,
@@ -392,6 +394,8 @@ class Select:
                     raise self.query.refuse(one, str(ColumnError._unknown(name, known, "SELECT")))
                 return self._expanded(alias)
             if one["class"] == "SUBQUERY":
+                if self.subqueries.is_existence(self.query.names, one, self.table.unit):
+                    return made("_0 IS NOT NULL", column_node(self._existence(one)))
                 scalar = one["subquery_type"] == "SCALAR"
                 return column_node(self._value(one) if scalar else self._found(one))
             if one["class"] in ("STAR", "LAMBDA", "PARAMETER", "POSITIONAL_REFERENCE"):
@@ -399,6 +403,16 @@ class Select:
             return None
 
         return rewritten(node, change)
+
+    def _existence(self, node: Node) -> str:
+        """Return the column that is NULL where EXISTS, or IN of private rows, is false in the subquery."""
+        if (key := shape(node, PLACES)) not in self.derived:
+            aliases = [alias.casefold() for alias, _ in self.scope.places if alias]
+            self.table, self.derived[key] = with_existence(
+                self.subqueries, self.table, self.query.names, node, self._plain, aliases
+            )
+            self.taken |= {name.casefold() for name in self.table.schema}
+        return self.derived[key]
 
     def _expanded(self, alias: Node) -> Node:
         """Return the expression behind an alias of the subquery's SELECT list, within limits on nesting."""
