@@ -29,7 +29,7 @@ GOODS = pa.table({"product": [f"p{i}" for i in range(9)], "shop": ["a"] * 9})
 def test_only_what_is_released_is_there():
     bare = f"{COUNT}(product, 3, counts => FALSE)"
     for words, says in [
-        (around("SELECT units FROM (@)", bare), "These are: rank, product;"),
+        (around("SELECT units FROM (@)", bare), "(the columns are rank, product)"),
         (around("SELECT DP_INTERVAL_LOW(units) FROM (@)", bare), "none here"),
         (around("SELECT * FROM (@) JOIN sold USING (product)"), "sold is a private table"),
         (around("SELECT * FROM read_csv('/etc/hostname'), (@)"), "line 1"),
@@ -154,7 +154,7 @@ def test_wrong_calls_are_refused_in_words(call, says):
 
 BESIDE = [
     ({"rest": "GROUP BY product"}, "Leave GROUP BY out"),
-    ({"rest": "ORDER BY price"}, "These are: rank, product, units"),
+    ({"rest": "ORDER BY price"}, "(the columns are rank, product, units)"),
     ({"rest": "ORDER BY 4"}, "ORDER BY 4: the SELECT list has only 3 entries"),
     ({"rest": f"WHERE {COUNT}(product, 3) > 1"}, "in WHERE"),
     ({"options": ""}, "Write OPTIONS (delta ="),

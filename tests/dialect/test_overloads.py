@@ -167,7 +167,7 @@ def test_a_part_of_the_syntax_tree_that_is_not_known_is_refused_by_name(monkeypa
     new = ""
     assert judge("round(x) > 1")
     new = "x"
-    with pytest.raises(QueryError, match="holds sorted_by, which is new in DuckDB's SQL"):
+    with pytest.raises(QueryError, match="uses sorted_by, which is new in DuckDB's SQL"):
         judge("round(x) > 1")
 
 

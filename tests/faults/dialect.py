@@ -24,7 +24,7 @@ FAULTS = [
           'for child in condition["children"] for', 'for child in condition["children"][:1] for', COUNTED),
     Fault("ON takes any comparison for equality", "dialect/from_clause.py",
           'if part["type"] != "COMPARE_EQUAL" or any(', "if any(", f"{JOINS}::test_what_is_refused"),
-    Fault("a limit of joined rows is forgotten", "dialect/from_clause.py",
+    Fault("a limit of joined rows is forgotten", "dialect/joined_tables.py",
           "how=one.how, unit_rows=joined_rows)", "how=one.how)", LIMITS),
     Fault("the owner's limit of joined rows is forgotten", "dialect/options_clause.py",
           "return most if number is None else number", "return number", LIMITS),
