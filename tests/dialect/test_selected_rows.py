@@ -12,7 +12,7 @@ import sfumato as sf
 from sfumato.engines.duckdb.post_processing import selects
 
 EXACT = pytest.mark.noise_cannot_matter("bars of noise are compared with bars of the same noise")
-NOTE = "Noisy numbers decide which rows are shown, so these are more extreme on average than exact ones."
+NOTE = "Noisy numbers decide which rows are shown, so these are more extreme on average than the exact ones."
 
 
 @pytest.mark.parametrize(

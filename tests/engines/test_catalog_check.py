@@ -48,7 +48,7 @@ def test_rows_that_are_as_declared():
 
 
 LACKS = "orders: foreign_keys: CUSTOMER: 2 rows with a value that customers.id lacks: they have no unit, and are in no answer"
-AGAIN = "customers.id is not unique (values that come again: 1): a row here has several there"
+AGAIN = "customers.id is not unique (1 values are repeated): a row here has several owners there"
 CHANGED = [
     ({"age": [-0.001, 5, 6, 7]}, {}, "customers.columns.age: 1 row outside 0 to 120"),
     ({"age": [float("inf"), 120.5, 6, 7]}, {}, "customers.columns.age: 2 rows outside 0 to 120"),

@@ -114,7 +114,7 @@ EMPTY = pa.array([], pa.string())
 REFUSED = [
     (lambda: a_table().join(a_table(unit="id"), on="id"), "join: a row belongs to one id and month here, but to one id in the other table"),
     (lambda: a_table().join(a_table(), on="id"), "Add 'id': 'id', 'month': 'month' to on"),
-    (lambda: a_table().join(a_table({"id": EMPTY, "month": EMPTY}), on=PARTS), "id is a whole number here, and id is"),
+    (lambda: a_table().join(a_table({"id": EMPTY, "month": EMPTY}), on=PARTS), "id is a whole number here, but id is"),
     (lambda: a_table(unit=["id", "to_timestamp(month)"]), "with a zone"),
     (lambda: a_table(unit=["id", "[month]"]), "cannot be compared reliably"),
     (lambda: a_table({"id": EMPTY, "id and id || 'x'": EMPTY}, ["id", "id || 'x'"]), "already"),

@@ -266,7 +266,7 @@ def test_texts_of_every_encoding_are_read_or_none(server, encoding, expected):
     told(server, f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     path = at(server, "t").replace("/postgres/", f"/{name}/")
     if not expected:
-        with pytest.raises(EngineError, match="its encoding is EUC_JP, of which some texts may not be sent"):
+        with pytest.raises(EngineError, match="its encoding is EUC_JP, some of whose texts cannot be sent"):
             sf.scan(path, privacy_unit="id")
         return
     text = r"convert_from('\xe4', 'LATIN1')" if encoding == "LATIN1" else r"convert_from('\xe4', 'SQL_ASCII')"

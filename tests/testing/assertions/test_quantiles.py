@@ -186,7 +186,7 @@ def test_a_groups_own_values_pass_and_others_fail(noise):
         assert "off" in text_of(assert_approx_equal, released(asked(group, wrong), noise), expected, **given)
     # A test clamps to the bounds that it means; other ones in the question are noticed either way.
     narrow, clamped = released(asked(group, x, 50), noise), expected_of(group, np.minimum(x, 50))
-    assert "and the release's bounds are [0, 50]: Clamp the values" in text_of(
+    assert "but the release's bounds are [0, 50]. Clamp the values" in text_of(
         assert_approx_equal, narrow, expected, **given
     )
     assert_approx_equal(narrow, clamped, **given)
