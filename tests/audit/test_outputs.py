@@ -234,7 +234,7 @@ class Opaque:
     [
         ({"v": 1, "all": iter([1.0])}, "its values are not read: .all (a list_iterator)"),
         (Opaque(), "reading it raises: value (an Opaque)"),
-        (deep(60), f"it lies 50 levels deep: {'[0]' * 50} (a list)"),
+        (deep(60), f"it is nested 50 levels deep: {'[0]' * 50} (a list)"),
         ("at 0x7f3a5c0d2e10", "it looks like a memory address: address in value (text)"),
     ],
 )
