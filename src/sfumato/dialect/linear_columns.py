@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import cache
 
 from sfumato.dataclass import dataclass
 from sfumato.dialect.subqueries import query_text
@@ -27,8 +28,13 @@ from sfumato.query.linear_forms import ADDED, LinearColumn, LinearSql, Part, Sid
 
 _Weights = dict[Part, Node]  # of noisy numbers, and of what is added
 _Ratio = tuple[_Weights, _Weights]
-_ONE: _Weights = {ADDED: parsed("SELECT 1")[0]}
 _LIMITS = ("LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER")
+
+
+@cache
+def _one() -> _Weights:
+    """Return the weights of a denominator that is 1."""
+    return {ADDED: parsed("SELECT 1")[0]}
 
 
 class NotLinear(Exception):
@@ -88,7 +94,7 @@ class _Scope:
             leaf: returns that of a noisy number; None for an operator.
         """
         if self.is_public(node):
-            return [({ADDED: node}, _ONE)]
+            return [({ADDED: node}, _one())]
         if (found := leaf(node)) is not None:
             return found
         kind, parts = node["class"], children(node)
@@ -107,7 +113,7 @@ class _Scope:
                 if self.is_public(other):
                     return _times(self.ratios(one, leaf), "CAST(_0 AS DOUBLE) / _1", other)
                 match self.ratios(one, leaf), self.ratios(other, leaf):
-                    case [(top, first)], [(bottom, second)] if first == second == _ONE:
+                    case [(top, first)], [(bottom, second)] if first == second == _one():
                         return [(top, bottom)]
         raise NotLinear
 
@@ -194,7 +200,7 @@ class _Rewriter:
             if not plain or not scope.is_public(node["filter"]):
                 raise NotLinear
             sums.append((node, scope.ratios(children(node)[0], scope.column)))
-            return [({(str(len(sums) - 1), 0): _ONE[ADDED]}, _ONE)]
+            return [({(str(len(sums) - 1), 0): _one()[ADDED]}, _one())]
 
         if entry["class"] == "FUNCTION" and entry["function_name"].lower() == "round":
             entry = children(entry)[0]
@@ -203,11 +209,11 @@ class _Rewriter:
                 ratios = scope.ratios(entry, sum_of)
             else:
                 sums.append((entry, scope.ratios(entry, scope.column)))
-                ratios = [({("0", 0): _ONE[ADDED]}, _ONE)]
+                ratios = [({("0", 0): _one()[ADDED]}, _one())]
         except NotLinear:
             return None
         within = [ratio for _, own in sums for ratio in own]
-        if all(any(bottom != _ONE for _, bottom in some) for some in (ratios, within)):
+        if all(any(bottom != _one() for _, bottom in some) for some in (ratios, within)):
             return None  # ratios of sums of ratios
         weights, outer = _listed(ratios, [])
         names, parts = [self._add(weights, added)], list[tuple[Sides, ...]]()
@@ -288,9 +294,9 @@ class _Rewriter:
         return _Scope(name.casefold(), forms, frozenset({self.table.casefold(), *reading}))
 
     def _forms(self, output: str) -> list[_Ratio] | None:
-        top, bottom = (({(output, side): _ONE[ADDED]}) for side in (0, 1))
+        top, bottom = (({(output, side): _one()[ADDED]}) for side in (0, 1))
         ratio = self.outputs[output]
-        return None if ratio is None else [(top, bottom if ratio else _ONE)]
+        return None if ratio is None else [(top, bottom if ratio else _one())]
 
     def _reads(self, select: Node) -> bool:
         """Whether a SELECT reads the released table."""
@@ -334,7 +340,7 @@ def _listed(ratios: list[_Ratio], before: list[Node]) -> tuple[Node, tuple[Sides
     for top, bottom in ratios:
         above = {part: len(nodes) + i for i, part in enumerate(top)}
         nodes += top.values()
-        below = None if bottom == _ONE else {part: len(nodes) + i for i, part in enumerate(bottom)}
+        below = None if bottom == _one() else {part: len(nodes) + i for i, part in enumerate(bottom)}
         nodes += () if below is None else bottom.values()
         places.append((above, below))
     items = ", ".join(f"CAST(_{i} AS DOUBLE)" for i in range(len(nodes)))
