@@ -44,7 +44,7 @@ class Turn:
     >>> with turn(), turn():
     ...     pass
     Traceback (most recent call last):
-    sfumato.errors.RefusalError: this is asked in the middle of another question, by the same thread; ...
+    sfumato.errors.RefusalError: a query started while the same thread runs another one. ...
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Owned:
     >>> import copy
     >>> copy.copy(ticket)
     Traceback (most recent call last):
-    sfumato.errors.RefusalError: this Ticket cannot be copied, nor used by another process than ...
+    sfumato.errors.RefusalError: this Ticket belongs to the process that made it, and cannot be copied: ...
     """
 
     _elsewhere: ClassVar[str]

@@ -45,7 +45,7 @@ def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -
 
     >>> session(config={"spark.remote": "sc://cluster"})
     Traceback (most recent call last):
-    sfumato.errors.EngineError: spark.remote asks for Spark Connect, which is not supported; ...
+    sfumato.errors.EngineError: spark.remote selects Spark Connect, which is not supported. ...
     """
     for module in ("pyspark", "pandas"):  # without pandas pyspark runs no function of Python
         require(module, "spark")

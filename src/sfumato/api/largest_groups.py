@@ -342,8 +342,8 @@ class Top(SuggestingArguments, Displayed):
         >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
         >>> sales = sf.scan(rows, privacy_unit="person")
         >>> print(sales.top("product", k=1, keys=["tea", "ink"]).explain(epsilon=1, counts=False))
-        Count the different person, the privacy unit, in each group of product...
-        Draw a group, each with a chance in proportion to e^(1 x units).
+        Count the privacy units (person) in each group of product. A unit may be in any number of groups.
+        Draw a group, with probability proportional to e^(1 x units).
         Together this costs at most epsilon 1 and delta 0, composed by pure DP.
         """
         return self.plan(epsilon=epsilon, delta=delta, counts=counts, counts_share=counts_share).explain()

@@ -325,7 +325,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         >>> question = visits.group_by("town", keys=["A", "B"]).bound(groups=1, rows=1).agg(n=sf.count())
         >>> analysis = question.analyze(epsilon=1, groups=[1, 2])
         >>> analysis
-        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner alone)
+        NonPrivateAnalysis(2 limits, 2 groups: exact numbers of rows, for their owner only)
         >>> analysis.to_arrow(by_group=True)["bias"].to_pylist()
         [-0.5, -0.5, 0.0, 0.0]
         """

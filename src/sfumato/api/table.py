@@ -489,7 +489,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").for_analysts()
         >>> visits.agg(n=sf.count_units()).analyze(epsilon=1)
         Traceback (most recent call last):
-        sfumato.errors.RefusalError: analyze: this table was opened for analysts, and this would show ...
+        sfumato.errors.RefusalError: analyze: this table was opened for analysts, who must not see ...
         """
         return replace(self, _engine=self._engine.for_analysts())
 

@@ -52,7 +52,7 @@ class DeclaredTable(Table[Released]):
     >>> table = sf.catalog({"tables": {"people": people}}).table("people")
     >>> question = table.group_by("town").agg(mean=sf.mean("age"))
     >>> print(question.table.notes[0])
-    groups was not given: 1 is taken, the most that catalog: tables.people allows.
+    groups was not given, so it is 1, the most that catalog: tables.people allows.
     """
 
     declared: TableDeclaration = field(kw_only=True)

@@ -158,7 +158,7 @@ class Client:
 
         >>> connect(url, token).answer(1000)
         Traceback (most recent call last):
-        sfumato.errors.QueryError: answers: no answer of yours is kept for entry 1000 of the ledger; ...
+        sfumato.errors.QueryError: answers: no answer of yours is kept for entry 1000 of the ledger. ...
         """
         return RemoteRelease(
             self._request("GET", f"/v1/answers/{positive_int(entry, 'entry')}", None, _ARROW)

@@ -270,7 +270,7 @@ class RemoteRelease(SuggestingArguments, ResultTable):
         >>> answer = visits.group_by("year").agg(n=sf.count_units()).release(epsilon=1)
         >>> print(answer.explain())
         1. Read with DuckDB; drop rows without id, the privacy unit.
-        2. Group by year (5 public groups). Let each id count in at most 5 groups, taken at random.
+        2. Group by year (5 public groups). Let each id count in at most 5 groups, chosen at random.
         3. Let each id count in each of them once.
         4. Add exactly rounded K-norm noise to these numbers of each group...
         """

@@ -93,7 +93,7 @@ def parse(
     >>> query.aggregates[1]
     ('visits', Mean(column='docvis', lower=0, upper=60))
     >>> query.notes
-    ('max_rows_per_group was not given: a privacy unit counts as at most 1 row in a group.',)
+    ('max_rows_per_group was not given, so at most 1 row of a privacy unit counts in a group.',)
     """
     if not isinstance(text, str):
         raise QueryError(f"sql: the query is {shown(text)}, but must be SQL text")

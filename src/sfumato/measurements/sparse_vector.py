@@ -39,7 +39,7 @@ class AboveThreshold(Isolated, Owned):
     (False, True, 0)
     >>> above.ask(0)
     Traceback (most recent call last):
-    sfumato.errors.BudgetError: AboveThreshold: all 1 positive answers are given; ...
+    sfumato.errors.BudgetError: AboveThreshold: all 1 positive answers are given. ...
 
     Source:
         Lyu, Su and Li 2017, "Understanding the sparse vector technique for differential privacy",

@@ -311,7 +311,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         2. Let each id count as at most 2 rows in all.
         3. Add discrete Laplace noise to these numbers. Together they cost at most epsilon 1 and ...
              rows; noise σ 2.799; 100.0% of the budget; for n
-        4. Compute the outputs from the noisy numbers alone, which costs nothing more.
+        4. Compute the outputs from the noisy numbers alone, at no further charge.
         ...
         """
         if isinstance(self.query, Query):

@@ -26,7 +26,7 @@ class Found(TextCard):
     >>> print(Found("bounds of the rows of 'visits'", (0.0, 64.0), Fraction(1, 10)))
     bounds of the rows of 'visits': 0 to 64, found with epsilon 0.1
     >>> print(Found("limits of each id", {"groups": 4, "rows": 1}, Fraction(1, 5), ("rows", 0.174)))
-    limits of each id: groups=4, rows=1, found with epsilon 0.2; about 17% of rows are beyond the limits
+    limits of each id: groups=4, rows=1, found with epsilon 0.2; about 17% of rows are over the limits
     """
 
     what: str

@@ -295,7 +295,7 @@ class Verification(TextCard):
     >>> receipt = visits.agg(people=sf.count_units()).release(epsilon="1/2").receipt()
     >>> verification = receipt.verify(pa.table({"persons": [2]}))
     >>> bool(verification), verification.differences[0]
-    (False, "column 'people' was released, and is missing")
+    (False, "column 'people' was released, but is missing")
     """
 
     what: str

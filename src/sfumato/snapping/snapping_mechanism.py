@@ -465,7 +465,7 @@ class SecretAccuracy:
         Covington 2020, section 6.3, which computes it.
 
     >>> SecretAccuracy(1.5)
-    SecretAccuracy(not shown: it tells of the secret)
+    SecretAccuracy(not shown, as it reveals the secret)
     """
 
     def __init__(self, accuracy: float) -> None:

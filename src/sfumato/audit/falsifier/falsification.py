@@ -202,7 +202,7 @@ def falsify(
       output: 100
       the other: 81
       in exact rationals: ratio 1.9
-      1001 pairs judged, seed 0
+      1001 pairs tested, seed 0
     """
     if not isinstance(transformation, Transformation):
         raise ParameterError("transformation", transformation, "a Transformation")

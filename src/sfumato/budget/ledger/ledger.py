@@ -111,7 +111,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
     >>> budget = ledger.budget("hospital", analyst="ann")
     >>> entry = budget.spend("0.25", what="patients by year")
     >>> Ledger(f"{folder.name}/budget.db").budget("hospital", analyst="ann")
-    <Budget of 'hospital' for ann: 75.0% left, a question may ask for epsilon=0.75 and delta=5e-07>
+    <Budget of 'hospital' for ann: 75.0% left, a query can spend epsilon=0.75 and delta=5e-07>
     >>> folder.cleanup()
 
     Source:

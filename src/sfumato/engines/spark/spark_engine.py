@@ -161,7 +161,7 @@ def failed(error: Exception) -> EngineError:
     """Return the error of a failed Spark job, without Spark's text, which may quote rows.
 
     >>> print(failed(ValueError("cannot cast 'a private value'")))
-    release: Spark's job failed at a ValueError, whose text is left out, as it may quote rows; ...
+    release: Spark's job failed with a ValueError (its text is left out, as it may quote rows). ...
     """
     said = _SAID.search(str(error))
     if said:
