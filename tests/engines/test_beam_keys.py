@@ -234,10 +234,10 @@ def test_groups_are_those_that_were_brought(run):
 
 
 UNFIT: dict[str, tuple[Any, str]] = {
-    "a number": (5, "hold 5, which does not fit place"),
-    "text that is none": (b"\xff", "hold a bytes, which does not fit place"),
+    "a number": (5, "include 5, which does not fit place"),
+    "text that is none": (b"\xff", "include a bytes, which does not fit place"),
     "two values": (("a", "b"), "each must give one value for each of"),
-    "a batch of numbers": (pa.table({"place": [None, 7]}), "hold 7, which does not fit place"),
+    "a batch of numbers": (pa.table({"place": [None, 7]}), "include 7, which does not fit place"),
 }  # fmt: skip
 
 

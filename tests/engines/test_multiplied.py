@@ -68,14 +68,14 @@ def test_a_chain_makes_the_product() -> None:
     six = five.join(tens, on="k")
     refused(
         six,
-        "one row could become 1,000,000 rows, and at most 100,000 .* up to 10 rows with the same k, and joins before it make 100,000 of one",
+        "one row could become 1,000,000 rows, but the limit is 100,000, .* up to 10 rows with the same k, and joins before it make 100,000 of one",
     )
     raised = five.join(tens, on="k", unit_rows=10**6).agg(n=sf.count_units())
     assert raised.plan(epsilon=1).epsilon == 1
     raised.table._engine.check_release(raised.plan(epsilon=1), None)
     refused(
         visits().join(tens, on="k", unit_rows=9),
-        "become 10 rows, and at most 9 are made of one: .*up to 10 rows with the same k. Join",
+        "become 10 rows, but the limit is 9, .*up to 10 rows with the same k. Join",
     )
 
 

@@ -46,7 +46,7 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
     asked = release()
     for look in LOOKS.values():
         kind, text = in_child(lambda look=look: look(asked, tmp_path))
-        assert kind is RefusalError and "two releases for one price" in text
+        assert kind is RefusalError and "two releases for one charge" in text
     assert list(tmp_path.iterdir()) == []
     mine = shown(asked)
     assert shown(asked) == mine
@@ -54,7 +54,7 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
 
 def test_a_question_is_not_copied_and_attributes_that_moved_draw_nothing():
     for duplicate in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(RefusalError, match="this table cannot be copied"):
+        with pytest.raises(RefusalError, match="this table belongs to the process that made it, and cannot be copied"):
             duplicate(question())
     asked = release()
     other = type(asked).__new__(type(asked))
@@ -147,6 +147,6 @@ def test_a_child_asks_nothing_of_its_parents_database(in_child):
     ):
         kind, text = in_child(look)
         assert kind is RefusalError
-        assert "Call sf.scan there" in text
+        assert "Call sf.scan in the other process" in text
     assert in_child(asked.table._engine.progress) is None
     assert set(in_child(lambda: shown(release()))) == {"k", "n"}

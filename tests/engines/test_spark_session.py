@@ -52,9 +52,9 @@ def says(version: str) -> str:
 @pytest.mark.parametrize(
     ("script", "by", "told"),
     [
-        (None, "JAVA_HOME", "JAVA_HOME is '.*', which has no bin/java; install"),
-        (says("1.8.0_292"), "JAVA_HOME", "Java 17 or newer.*is Java 8;"),
-        (says("16"), "PATH", "is Java 16;"),
+        (None, "JAVA_HOME", "JAVA_HOME is '.*', which has no bin/java. Install"),
+        (says("1.8.0_292"), "JAVA_HOME", "Java 17 or newer.*is Java 8. Install"),
+        (says("16"), "PATH", "is Java 16. Install"),
         (says("17"), "JAVA_HOME", None),
     ],
 )

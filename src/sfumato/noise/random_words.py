@@ -86,7 +86,7 @@ class SecureWords(Owned, _CounterWords):
         NIST SP 800-38A (counter mode).
     """
 
-    _elsewhere = "a copy would repeat the same random words. Make a SecureWords() there"
+    _elsewhere = "a copy would repeat the same random words. Make a SecureWords() in the other process"
     # How often words were taken in this process: tells which tests met fresh noise, and nothing else.
     takes: ClassVar[int] = 0
 

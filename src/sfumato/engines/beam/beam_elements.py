@@ -220,7 +220,7 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
         if lost.any():
             found = shown(value(int(lost.argmax())))
             raise QueryError(
-                f"group_by: the public keys of {self._of!r} are {found}, which does not fit "
+                f"group_by: the public keys of {self._of!r} include {found}, which does not fit "
                 f"{field.name} ({field.type})"
             )
         return column

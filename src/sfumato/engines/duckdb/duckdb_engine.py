@@ -60,7 +60,7 @@ class DuckDBEngine(Owned):
 
     looks_first = True
     _called = "table"
-    _elsewhere = "its database and temporary files cannot be shared. Call sf.scan there"
+    _elsewhere = "its database and temporary files cannot be shared. Call sf.scan in the other process"
 
     def __init__(
         self,
