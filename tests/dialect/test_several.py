@@ -88,7 +88,7 @@ def test_a_failure_in_the_second_loses_nothing_of_the_first(tmp_path: Path, read
     assert release.spent == (0.3, 2e-7)
     drawn = [one.drawn for one in release._releases]
     assert drawn == [True, False] and len(reading) == 2
-    assert release._releases[0].to_arrow().num_rows == 3
+    assert release.released[0].to_arrow().num_rows == 3
     assert len(reading) == 2  # and is drawn no second time
     with pytest.raises(sf.errors.SfumatoError):
         release.to_arrow()

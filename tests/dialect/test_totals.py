@@ -94,7 +94,7 @@ def test_rows_are_those_of_duckdb(columns, behind):
         ("p.region, p.town, GROUPING(p.town) AS g, COUNT(*)", "GROUP BY p.region, p.town", "is for GROUP BY ROLLUP"),
         ("p.region, p.town, GROUPING(n) AS g, COUNT(*) AS n", "GROUP BY ROLLUP (1, 2)", "takes group keys"),
         ("p.region, p.town, COUNT(DISTINCT id) AS n", "GROUP BY ROLLUP (1, 2)", "do not add up"),
-        ("p.region, p.town, MEDIAN(price, contribution_bounds_per_row => (0, 4)) AS n", "GROUP BY CUBE (1, 2)", "totals are of"),
+        ("p.region, p.town, MEDIAN(price, contribution_bounds_per_row => (0, 4)) AS n", "GROUP BY CUBE (1, 2)", "totals are for counts, sums, means"),
         ("p.region AS grouping, p.town, COUNT(*)", "GROUP BY ROLLUP (1, 2)", "grouping"),
         ("p.region, p.town, 2 * COUNT(*) AS n", "GROUP BY CUBE (1, 2) ORDER BY grouping", "columns are region, town.. Write GROUPING"),
     ],

@@ -188,8 +188,8 @@ class ProcessedRelease(NoisyTable):
             return error
         return EngineError(
             f"{error}. {drawn} of the {len(self._releases)} tables that the text releases "
-            f"{'was' if drawn == 1 else 'were'} drawn and the budget of all is spent: `.released` "
-            "of this release has them"
+            f"{'was' if drawn == 1 else 'were'} drawn before, and the budget of all is spent; read "
+            f"{'it' if drawn == 1 else 'them'} from `.released` of this release"
         )
 
     def _errors(self, bars: Bars) -> pa.Table:
