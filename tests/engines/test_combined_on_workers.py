@@ -97,7 +97,9 @@ def test_tables_that_cannot_be_combined_on_workers_are_refused(monkeypatch):
     here, there = Table(LocalEngine(rows), "id"), sf.scan(rows.schema, privacy_unit="id")
     file = sf.scan(rows, privacy_unit="id")
     for one, other in ((here, there), (there, here), (here, file)):
-        with pytest.raises(QueryError, match="Read all private tables with (stages|Beam), and open public ones"):
+        with pytest.raises(
+            QueryError, match="Read all private tables with (stages|Beam), and open public ones"
+        ):
             one.join(other, on="id")
     with pytest.raises(QueryError, match="not read by DuckDB"):
         file.join(here, on="id")
