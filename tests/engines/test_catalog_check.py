@@ -75,7 +75,7 @@ def test_what_is_not_as_declared_is_counted(tmp_path):
     (text,) = wrong(found)
     assert text.startswith("customers: scan: there is no file") and "orders: private, 3 rows" in str(found)
     found = catalog(pa.table(CUSTOMERS).schema).check()  # which stands for the rows of a pipeline
-    assert found.ok and "rows of Beam are not read here" in str(found)
+    assert found.ok and "rows of Beam cannot be read here" in str(found)
     unfit = {"source": pa.table({"n": [1]}), "public": True, "columns": {"n": {"domain": ["x"]}}}
     found = sf.catalog({"tables": {"c": unfit}}).check()
     assert wrong(found) == ["c: columns.n: domain holds 'x', which does not fit n (BIGINT)"]
