@@ -66,7 +66,7 @@ def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     # Of 20,000 units, noise of some hundred moves no share by a hundredth.
     assert of == "rows" and share == pytest.approx(left_out, abs=0.01)
     told = f"about {100 * share:.0f}%" if left_out else "about 0%"
-    assert str(found).endswith(f"; {told} of rows are beyond the limits")
+    assert str(found).endswith(f"; {told} of rows are over the limits")
     assert found.content["left out"] == ["rows", share]
 
 
