@@ -546,3 +546,28 @@ def quotient(above: Floats, below: Floats, reach: Callable[[Floats], Floats]) ->
     # The tolerance of a sum is at most the sum of tolerances, so that ends are nearer.
     low = np.where(sure & (found.low > -most), found.low, -np.inf)
     return Interval(low, np.where(sure & (found.high < most), found.high, np.inf))
+
+
+_SHARES = (0.02, 0.2, 0.5, 0.8, 0.98)  # of the chance to fail, at one end
+
+
+def balanced_half_width(interval: Callable[[float], Interval], value: Floats, failure: float) -> Floats:
+    """Return half-widths of ratios of noisy sums, whose intervals are farther at one end.
+
+    A half-width is that of an interval whose ends fail with unequal chances, so that they are as far from
+    the ratio, or nearly so. It is infinite where there is no ratio.
+
+    Args:
+        interval: gives the interval whose two ends fail with half of a chance each.
+        value: the ratios.
+        failure: the chance that the half-width does not hold.
+    """
+    ends = [interval(2 * share * failure) for share in _SHARES]
+    above = np.array([e.high for e in ends]) - value
+    below = value - np.array([e.low for e in reversed(ends)])
+    with np.errstate(invalid="ignore", divide="ignore"):  # of what is infinite or NaN
+        apart = above - below
+        part = apart[:-1] / (apart[:-1] - apart[1:])
+        meet = np.where((part >= 0) & (part <= 1), above[:-1] + part * np.diff(above, axis=0), np.inf)
+    halves = np.concatenate([np.maximum(above, below), meet])
+    return np.asarray(np.where(np.isnan(halves), np.inf, halves).min(axis=0))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.noise.law_tails import Floats
-from sfumato.noise.noise_sums import ONE, Form, Noises, quotient
+from sfumato.noise.noise_sums import ONE, Form, Interval, Noises, balanced_half_width, quotient
 from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.query.linear_forms import LinearColumn, Part, Sides
 
@@ -82,6 +82,10 @@ class LinearWidths:
                 ratios += parts
             else:
                 ratios.append((above, self._weighted(bottom, weights[0], sums)[0]))
+        if len(ratios) == 1 and not any(form.weights for form in whole.values()):
+            middle, own = self._value(whole), ratios[0]
+            value = np.array([shown - middle])
+            return float(balanced_half_width(lambda part: self._quotient(*own, part), value, self.failure)[0])
         low, high = self._interval(whole, ratios)
         return float(np.nan_to_num(max(high - shown, shown - low, 0.0), nan=np.inf))
 
@@ -126,20 +130,19 @@ class LinearWidths:
             for row, form in rows.items()
         )
 
+    def _quotient(self, top: _Rows, bottom: _Rows, failure: float) -> Interval:
+        """Return Fieller's interval of a ratio of forms."""
+        rows = [*top, *(row for row in bottom if row not in top)]
+        one, other = ([(1, side.get(row, Form({}))) for row in rows] for side in (top, bottom))
+        above, below = (np.array([self._value(side)]) for side in (top, bottom))
+        return quotient(above, below, self.noises.along(one, other, failure))
+
     def _interval(self, whole: _Rows, ratios: Sequence[_Ratio]) -> tuple[float, float]:
         """Return the interval of a form plus ratios of forms.
 
-        That of one ratio is Fieller's. The error of several is that of a form each, (top - m bottom) / bottom
-        with the noisy ratio m.
+        The error of a ratio is that of a form, (top - m bottom) / bottom with the noisy ratio m.
         """
         middle = self._value(whole)
-        if len(ratios) == 1 and not any(form.weights for form in whole.values()):
-            ((top, bottom),) = ratios
-            rows = [*top, *(row for row in bottom if row not in top)]
-            one, other = ([(1, side.get(row, Form({}))) for row in rows] for side in (top, bottom))
-            above, below = (np.array([self._value(side)]) for side in (top, bottom))
-            found = quotient(above, below, self.noises.along(one, other, self.failure))
-            return middle + float(found.low[0]), middle + float(found.high[0])
         error = dict(whole)
         for top, bottom in ratios:
             down = self._value(bottom)

@@ -14,14 +14,12 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import QueryError, shown
 from sfumato.noise.law_tails import Floats
-from sfumato.noise.noise_sums import ONE, Form, Interval
+from sfumato.noise.noise_sums import ONE, Form, Interval, balanced_half_width
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function
 from sfumato.query.aggregates.estimate import Estimate, is_sure
 
 if TYPE_CHECKING:
     from sfumato.plan.noisy_statistics import NoisyNumbers
-
-_SHARES = (0.02, 0.2, 0.5, 0.8, 0.98)  # of the chance to fail, at one end
 
 
 class Derived(Aggregate):
@@ -419,20 +417,6 @@ class RatioEstimate(DerivedEstimate):
         return first.interval(numbers, failure / 2) / second.interval(numbers, failure / 2)
 
     def half_width(self, numbers: NoisyNumbers, confidence: float, among: int = 1) -> Floats:
-        """Return half-widths of a ratio of outputs; infinite where there is no ratio.
-
-        An interval is farther at one end. A half-width is that of an interval whose ends fail with unequal
-        chances, so that they are as far from the ratio, or nearly so.
-        """
-        value, failure = self.shown(numbers), (1 - confidence) / among
-        ends = [self.interval(numbers, 2 * share * failure) for share in _SHARES]
-        above, below = (
-            np.array([e.high for e in ends]) - value,
-            value - np.array([e.low for e in reversed(ends)]),
-        )
-        with np.errstate(invalid="ignore", divide="ignore"):  # of what is infinite or NaN
-            apart = above - below
-            part = apart[:-1] / (apart[:-1] - apart[1:])
-            meet = np.where((part >= 0) & (part <= 1), above[:-1] + part * np.diff(above, axis=0), np.inf)
-        halves = np.concatenate([np.maximum(above, below), meet])
-        return np.asarray(np.where(np.isnan(halves), np.inf, halves).min(axis=0))
+        """Return half-widths of a ratio of outputs; infinite where there is no ratio."""
+        failure = (1 - confidence) / among
+        return balanced_half_width(lambda part: self.interval(numbers, part), self.shown(numbers), failure)
