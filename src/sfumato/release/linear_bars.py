@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,16 @@ class LinearWidths:
         noises: the noise of the release.
         values: the noisy statistics of all released rows.
         forms: by output, the forms of which it is the ratio.
+        own: these in each released row, where missing values that are clipped have no noise.
+        missing: the numbers of missing values, which are clipped at 0.
     """
 
     failure: float
     noises: Noises
     values: Mapping[str, Floats]
-    forms: Mapping[str, Sequence[Form]]
+    forms: Mapping[str, tuple[Form, Form]]
+    own: Mapping[str, Sequence[tuple[Form, Form]]]
+    missing: frozenset[str]
 
     @classmethod
     def of(cls, batches: Sequence[NoisyBatch], failure: float) -> LinearWidths:
@@ -56,7 +60,12 @@ class LinearWidths:
         }
         values |= {name: np.maximum(values[name], 0.0) for name in clipped}
         forms = {e.name: e.forms for e in estimates if e.forms}
-        return cls(failure, batches[0].numbers.noises, values, forms)
+        own = {
+            e.name: [form for b in batches for form in _by_row(e.noisy_forms(b.numbers), b.keys.num_rows)]
+            for e in estimates
+            if e.forms
+        }
+        return cls(failure, batches[0].numbers.noises, values, forms, own, frozenset(clipped))
 
     def __call__(self, column: LinearColumn, weights: pa.Table, shown: Floats) -> Floats:
         """Return the half-widths of a column.
@@ -73,7 +82,8 @@ class LinearWidths:
         """Return the half-width of a number, given the weights of its ratios, and of the rows of its sums."""
         if weights[0] is None or not np.isfinite(shown):
             return np.inf
-        sums = [self._sum(own, rows or []) for own, rows in zip(column.sums, weights[1:], strict=True)]
+        alone = len({row[0] for rows in weights[1:] for row in rows or []}) == 1
+        sums = [self._sum(own, rows or [], alone) for own, rows in zip(column.sums, weights[1:], strict=True)]
         whole, ratios = _Rows(), list[_Ratio]()
         for top, bottom in column.ratios:
             above, parts = self._weighted(top, weights[0], sums)
@@ -85,26 +95,31 @@ class LinearWidths:
         if len(ratios) == 1 and not any(form.weights for form in whole.values()):
             middle, own = self._value(whole), ratios[0]
             value = np.array([shown - middle])
-            return float(balanced_half_width(lambda part: self._quotient(*own, part), value, self.failure)[0])
-        low, high = self._interval(whole, ratios)
-        return float(np.nan_to_num(max(high - shown, shown - low, 0.0), nan=np.inf))
+            half = balanced_half_width(lambda part: self._quotient(*own, part), value, self.failure)[0]
+        else:
+            low, high = self._interval(whole, ratios)
+            half = np.nan_to_num(max(high - shown, shown - low, 0.0), nan=np.inf)
+        return float(half) + (0.0 if alone else self._shift(whole, ratios))
 
-    def _sum(self, sides: Sequence[Sides], rows: Sequence[Sequence[float]]) -> tuple[_Rows, list[_Ratio]]:
-        """Return what a sum adds up: a form, and the ratios of rows."""
+    def _sum(
+        self, sides: Sequence[Sides], rows: Sequence[Sequence[float]], alone: bool
+    ) -> tuple[_Rows, list[_Ratio]]:
+        """Return what a sum adds up: a form, and the ratios of rows; `alone` if all is of one row."""
         whole, ratios = _Rows(), list[_Ratio]()
         for row in sorted(rows, key=list):
             for top, bottom in sides:
-                above = {int(row[0]): self._form(top, row)}
+                above = {int(row[0]): self._form(top, row, alone)}
                 if bottom is None:
                     _add(whole, above)
                 else:
-                    ratios.append((above, {int(row[0]): self._form(bottom, row)}))
+                    ratios.append((above, {int(row[0]): self._form(bottom, row, alone)}))
         return whole, ratios
 
-    def _form(self, side: Mapping[Part, int], weights: Sequence[float]) -> Form:
+    def _form(self, side: Mapping[Part, int], weights: Sequence[float], alone: bool) -> Form:
         found = Form({})
         for (name, of), place in side.items():
-            found = found.plus(self.forms[name][of] if name else ONE, weights[place])
+            forms = (self.own[name][int(weights[0])] if alone else self.forms[name]) if name else (ONE, ONE)
+            found = found.plus(forms[of], weights[place])
         return found
 
     def _weighted(
@@ -155,10 +170,39 @@ class LinearWidths:
         half = self._reach(error)
         return middle - half, middle + half
 
+    def _shift(self, whole: _Rows, ratios: Sequence[_Ratio]) -> float:
+        """Return how far clipped numbers of missing values move a sum over rows in expectation, at most.
+
+        The mean of clipped noise is at most half of its standard deviation.
+        """
+
+        def moved(rows: _Rows) -> float:
+            weights = [(n, float(abs(w))) for form in rows.values() for n, w in form.weights.items()]
+            spread = {n: float(self.noises.deviation({n: np.ones(1)})[0]) for n in self.missing}
+            return sum((w * spread[n] / 2 for n, w in weights if n in spread), 0.0)
+
+        found = moved(whole)
+        for top, bottom in ratios:
+            down = self._value(bottom)
+            ratio = abs(self._value(top) / down) if down else np.inf
+            off = moved(top) + (ratio * moved(bottom) if moved(bottom) else 0.0)
+            found += off / abs(down) if off else 0.0
+        return found
+
     def _reach(self, rows: _Rows) -> float:
         """Return the half-width of a form; rows of equal weights are one part."""
         equal = Counter(tuple(sorted(form.weights.items())) for form in rows.values())
         return self.noises.reach([(n, Form(dict(weights))) for weights, n in equal.items()], self.failure)
+
+
+def _by_row(forms: tuple[Form, Form], rows: int) -> Iterator[tuple[Form, Form]]:
+    """Yield the two forms of an estimate in each row of a batch."""
+    for row in range(rows):
+        top, bottom = (
+            Form({n: float(np.broadcast_to(w, rows)[row]) for n, w in form.weights.items()}, form.constant)
+            for form in forms
+        )
+        yield top, bottom
 
 
 def _add(rows: _Rows, other: _Rows, times: float = 1.0) -> None:

@@ -123,12 +123,12 @@ class Estimate(ABC):
         ratio of two is Fieller's.
         """
         assert self.forms is not None
-        (top, bottom), used = self._noisy(numbers), self.used(numbers)
+        (top, bottom), used = self.noisy_forms(numbers), self.used(numbers)
         if bottom == ONE:
             return numbers.noises.interval(used, top, failure)
         return numbers.noises.quotient(used, top, bottom, failure)
 
-    def _noisy(self, numbers: NoisyNumbers) -> tuple[Form, Form]:
+    def noisy_forms(self, numbers: NoisyNumbers) -> tuple[Form, Form]:
         """Return the forms of an estimate for the law of its error, without missing values that are clipped.
 
         If no value is missing, the rest has the law of the error, by symmetry. If some are, the error

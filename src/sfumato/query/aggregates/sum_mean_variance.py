@@ -438,7 +438,7 @@ class MeanEstimate(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return Fieller's interval of a mean, within its bounds."""
         within = self.lower - self.centre, self.upper - self.centre
-        count = self._noisy(numbers)[1].weights
+        count = self.noisy_forms(numbers)[1].weights
         mean = numbers.noises.ratio(self.used(numbers), {self.total: 1.0}, count, within, failure)
         return mean.shifted(self.centre)
 
