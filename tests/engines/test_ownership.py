@@ -54,7 +54,9 @@ def test_a_child_draws_no_noise(tmp_path, in_child):
 
 def test_a_question_is_not_copied_and_attributes_that_moved_draw_nothing():
     for duplicate in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(RefusalError, match="this table belongs to the process that made it, and cannot be copied"):
+        with pytest.raises(
+            RefusalError, match="this table belongs to the process that made it, and cannot be copied"
+        ):
             duplicate(question())
     asked = release()
     other = type(asked).__new__(type(asked))
