@@ -112,6 +112,13 @@ def test_a_preview_reads_no_row(visits, run, monkeypatch):
     assert done.exit_code == 0 and "no row was read, nothing was spent" in done.stdout, done.output
 
 
+def test_a_sum_of_whole_numbers_is_printed_with_its_bar_and_null_where_no_group_is_shown(visits, run):
+    none = COUNT.replace("epsilon = 1000, delta = 1e-6", "epsilon = 1e-4, delta = 1e-60")
+    for text, printed in ((COUNT, "2,700 ± 0"), (none, "NULL")):
+        done = run("sql", f"SELECT sum(n) AS s FROM ({text})")
+        assert done.exit_code == 0 and done.stdout.split("\n")[3].strip() == printed, done.output
+
+
 @pytest.mark.long
 def test_several_private_selects_cost_their_sum(visits, run):
     Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
@@ -161,7 +168,7 @@ def test_dummy_rows_of_a_catalog_are_no_release(visits, run):
 
 
 MISTAKES = [
-    ([], 2, "The SQL is given nowhere"),
+    ([], 2, "the SQL is missing"),
     ([COUNT, "--file", "q.sql"], 2, "both as an argument and by --file"),
     (["SELECT 1"], 2, "privacy clause is missing"),
     ([COUNT.replace("visits.parquet", "none.parquet")], 1, "there is no file 'none.parquet'"),
@@ -177,7 +184,7 @@ MISTAKES = [
     ([query("[year] AS k, COUNT(*) AS n"), "-o", "out.csv"], 2, "INT"),
     (["--plot", "a.png", RANKS], 2, "counts => FALSE"),
     (["--errors", "-o", "a.csv", f"{RANKS} ORDER BY rank"], 2, "counts => FALSE"),
-    (["--errors", "-o", "a.csv", f"SELECT sum(n) AS s FROM ({COUNT})"], 2, "DP_INTERVAL_LOW"),
+    (["--errors", "-o", "a.csv", f"SELECT max(n) AS s FROM ({COUNT})"], 2, "DP_INTERVAL_LOW"),
     (["-o", "visits.parquet", f"SELECT 1 FROM ({LARGEST})"], 2, "a file other than the source"),
 ]  # fmt: skip
 

@@ -302,19 +302,12 @@ def _check(confidence: float, show: int, quiet: bool, diagnostics: bool, wanted:
 
 def _question(text: str | None, file: Path | None) -> str:
     """Return the SQL of `sfumato sql`: from its argument, --file or standard input."""
-    if (text is None) == (file is None):
-        both = (
-            "the SQL is given both as an argument and by --file. Keep one" if text is not None else "nowhere"
+    if text is not None and file is not None:
+        raise QueryError("the SQL is given both as an argument and by --file. Keep one")
+    if text is None and file is None:
+        raise QueryError(
+            'the SQL is missing. Write sfumato sql "SELECT ...", --file query.sql, or - for standard input'
         )
-        remedy = (
-            ""
-            if text is not None
-            else (
-                'the SQL is missing. Write sfumato sql "SELECT ...", --file query.sql, or - for standard '
-                "input"
-            )
-        )
-        raise QueryError(f"The SQL is given {both}{remedy}")
     if file is not None:
         found = text_of(file, "--file")
     elif text == "-":

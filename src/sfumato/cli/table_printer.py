@@ -26,6 +26,7 @@ from sfumato.release.release_display import (
     error_bars,
     groups_told,
     largest_told,
+    measured,
     release_facts,
     top_facts,
 )
@@ -87,7 +88,7 @@ def print_table(
 
 
 def print_computed(
-    console: Console, numbers: pa.Table, widths: pa.Table | None, measured: Sequence[str], show: int
+    console: Console, numbers: pa.Table, widths: pa.Table | None, with_bars: Sequence[str], show: int
 ) -> None:
     """Print a table that was computed from a released one.
 
@@ -95,13 +96,13 @@ def print_computed(
         console: where to.
         numbers: the table.
         widths: half-widths of error bars, in the same places, or None.
-        measured: the columns that have some.
+        with_bars: the columns that have some.
         show: the most rows to print.
     """
     columns: dict[str, list[Text]] = {}
     for i, name in enumerate(numbers.schema.names):
         values = numbers.column(i).slice(0, show)
-        if widths is not None and name in measured:
+        if widths is not None and name in with_bars:
             columns[name] = _cells(values, widths.column(i).slice(0, show))
         else:
             columns[name] = [_plain(value) for value in values.to_pylist()]
@@ -128,8 +129,9 @@ def _plain(value: Any) -> Text:
 def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
     if hasattr(values.type, "list_size"):
         return [_entries(*pair) for pair in zip(values.to_pylist(), errors.to_pylist(), strict=True)]
-    column = aligned(shown(values.to_pylist(), errors.to_pylist()))
-    return [_number(s) for s in column]
+    cells = measured(values.to_pylist(), errors.to_pylist())
+    numbers = iter(aligned([one for one in cells if isinstance(one, Shown)]))
+    return [_number(next(numbers)) if isinstance(one, Shown) else Text(one) for one in cells]
 
 
 def _entries(values: Sequence[float], errors: Sequence[float]) -> Text:

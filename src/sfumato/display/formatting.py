@@ -77,7 +77,7 @@ def shown(values: Sequence[float], errors: Sequence[float]) -> list[Shown]:
     column whose errors are alike get the same decimals; digits before the point are never dropped.
 
     Args:
-        values: of each group; an int is shown without decimals.
+        values: of each group; an int, or a decimal of whole numbers, is shown without decimals.
         errors: half-widths, at least 0, of the same length.
 
     >>> [f"{s.value} ± {s.error}" for s in shown([3.09111, 12.5], [0.28862, 14.2])]
@@ -104,12 +104,13 @@ def _one(value: float, error: float, finest: int) -> Shown:
         return Shown(f"{value:.{_digits(value, error)}g}", "∞" if math.isinf(error) else f"{error:.2g}")
     own = _decimals(error)
     decimals = finest if own is None else min(finest, own + 1)
-    if isinstance(value, int):
+    # The shortest text of a float is what was meant: 0.1 is not a little more than 0.1.
+    meant = Decimal(str(value))
+    if meant.as_tuple().exponent == 0:
         decimals = 0
     last = Decimal(1).scaleb(-decimals, _CONTEXT)
-    # The shortest text of a float is what was meant: 0.1 is not a little more than 0.1.
-    rounded = Decimal(repr(value)).quantize(last, ROUND_HALF_EVEN, _CONTEXT)
-    width = Decimal(repr(error)).quantize(last, ROUND_CEILING, _CONTEXT)
+    rounded = meant.quantize(last, ROUND_HALF_EVEN, _CONTEXT)
+    width = Decimal(str(error)).quantize(last, ROUND_CEILING, _CONTEXT)
     return Shown(f"{rounded:,}", f"{width:,}")
 
 
