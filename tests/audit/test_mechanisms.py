@@ -31,7 +31,7 @@ def test_batches_of_outputs(outputs):
 
 @pytest.mark.parametrize("outputs", [np.zeros(3), 2.5, "text", None, {"a": [1, 2]}, {}])
 def test_wrong_number_of_outputs(outputs):
-    with pytest.raises(MechanismError, match=r"asked for 4 outputs and returned"):
+    with pytest.raises(MechanismError, match=r"mechanism was called for 4 outputs and returned"):
         Mechanism(lambda data, size: outputs).draw([1], 4)
 
 
@@ -104,7 +104,7 @@ def test_a_mechanism_that_raises_always_has_no_verdict():
     def mechanism(dataset):
         raise TypeError("not a number")
 
-    with pytest.raises(MechanismError, match=r"raises always: TypeError, on all \d+ pairs"):
+    with pytest.raises(MechanismError, match=r"always raises: TypeError, on all \d+ pairs of datasets"):
         audit(mechanism, epsilon=1)
 
 

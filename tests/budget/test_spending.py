@@ -258,7 +258,7 @@ def test_what_is_said_to_be_left_may_be_asked():
         with pytest.raises(BudgetError) as refused:
             budget.spend(1)
         left = re.search(
-            r"(?:may still ask for epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value)
+            r"(?:a query can still spend epsilon=|left of the budget: )([\d.]*\d)[ ,]", str(refused.value)
         )
         budget.spend(left[1])
         assert budget.remaining.share < 1e-9

@@ -116,7 +116,7 @@ def test_outputs_cannot_command_the_terminal(folder, run):
 
 def test_stopped_by_hand_is_no_verdict(folder, run):
     done = run("audit", "audited_mechanisms:interrupted", "--epsilon", "1")
-    assert done.exit_code == 130 and "no verdict" in done.stderr and done.stdout == ""
+    assert done.exit_code == 130 and "without a verdict" in done.stderr and done.stdout == ""
 
 
 @pytest.mark.long

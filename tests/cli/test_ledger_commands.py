@@ -89,7 +89,7 @@ def test_a_query_is_paid_once_before_a_row_is_read_and_what_is_left_is_said(text
 MISTAKES = [
     (COUNT.replace("epsilon = 1,", "epsilon = 3,"), PAID, 2, "exceeds what is left of ann's budget of 'hospital' by epsilon="),
     (AROUND.replace("epsilon = 1,", "epsilon = 3,"), PAID, 2, "exceeds what is left of ann's budget"),
-    (COUNT, (*PAID, "-o", "visits.parquet"), 2, "rows come from"),
+    (COUNT, (*PAID, "-o", "visits.parquet"), 2, "a file other than the source of the rows"),
     (COUNT, (*PAID, "-o", "link.csv", "-l", "link.csv"), 2, "a file other than the ledger"),
     (COUNT, (*PAID, "--receipt", "kept.json", "-l", "link.csv"), 2, "a file other than the ledger"),
     (COUNT, (*PAID, "--analyst", "bob"), 2, "grants nothing of 'hospital' to 'bob'"),

@@ -48,9 +48,10 @@ def test_a_port_in_use_is_said_before_anything_is_made(clinic, run):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"host": "0.0.0.0"}, "in the clear"),
-        ({"host": "::"}, "in the clear"),
-        ({"certfile": "c"}, "belong together"),
+        ({"host": "0.0.0.0"}, "cross the network unencrypted"),
+        ({"host": "::"}, "cross the network unencrypted"),
+        ({"certfile": "c"}, "keyfile is missing. Give both"),
+        ({"keyfile": "k"}, "certfile is missing. Give both"),
         ({"workers": 0}, "workers is 0"),
         ({"seconds": float("nan")}, "seconds is nan"),
         ({"constant_time": float("nan")}, "constant_time is nan"),

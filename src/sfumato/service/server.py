@@ -139,7 +139,8 @@ class Settings:
         if not 0 <= self.port < 65_536:
             raise ParameterError("port", self.port, "from 0, for any that is free, to 65535")
         if (self.certfile is None) != (self.keyfile is None):
-            raise QueryError("given together: certfile and keyfile, or neither")
+            missing = "certfile" if self.certfile is None else "keyfile"
+            raise QueryError(f"{missing} is missing. Give both --certfile and --keyfile, or neither")
         if self.certfile is None and not self.behind_proxy and not _is_local(self.host):
             raise QueryError(
                 f"host is {self.host!r}, which other machines reach, so tokens and answers would "
