@@ -126,7 +126,7 @@ def test_a_singular_design_says_so():
     assert np.isnan(release.to_arrow()["f_intercept"][0].as_py())
     bars = release.errors(confidence=0.5).to_pylist()[0]
     assert bars["f_x"] == bars["f_intercept"] == float("inf")
-    assert "near singular" in str(release.explain())
+    assert "nearly singular design" in str(release.explain())
 
 
 @pytest.mark.long
