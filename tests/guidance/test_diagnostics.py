@@ -123,7 +123,7 @@ def test_drawn_once_in_one_place(in_child):
         copy.copy(told)
     kind, text = in_child(told.to_arrow)
     assert issubclass(kind, SfumatoError)
-    assert "nor used by another process" in text
+    assert "cannot be copied: drawn in two places" in text
     once = told.to_arrow()
     assert told.drawn
     assert not release.drawn
