@@ -265,7 +265,7 @@ def test_a_child_opens_its_own(place, in_child):
         lambda: ledger.grant("hospital", "ann", 1),
     ):
         kind, text = in_child(use)
-        assert kind is BudgetError and "another process" in text
+        assert kind is BudgetError and "belongs to the process that made it" in text
     in_child(lambda: sf.Ledger(place).budget("hospital").spend(1))
     budget.spend(1)
     assert budget.spent[0] == 2 and len(ledger.history()) == 3

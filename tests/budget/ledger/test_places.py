@@ -339,7 +339,7 @@ def test_a_server_whose_settings_are_careless(database):
     ledger.budget("hospital").spend(1)
     assert seen == ["on"]
     psql(database, f"ALTER DATABASE ledger{name} SET default_transaction_read_only = on")
-    with pytest.raises(EngineError, match="can only be read; nothing was entered"):
+    with pytest.raises(EngineError, match="transactions, are read-only; nothing was entered"):
         ledger.budget("hospital").spend("0.1")
     assert ledger.budget("hospital").spent[0] == 2
     with psycopg.connect(database) as connection:
