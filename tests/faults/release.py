@@ -67,7 +67,7 @@ FAULTS = [
           "np.asarray(values[n] > 0)", "np.asarray(values[n] > -np.inf)", f"{HELD}::test_bars_of_columns_without_missing_values_are_not_too_wide"),
     Fault("bars never have the noise of missing values that are clipped", "query/aggregates/estimate.py",
           "3 * variance(*counted(some))", "1e9 * variance(*counted(some))", f"{HELD}::test_bars_hold_a_few_missing_values_that_are_clipped"),
-    Fault("each end of a ratio's bar has half the chance to fail", "query/aggregates/derived_outputs.py",
+    Fault("each end of a ratio's bar has half the chance to fail", "noise/noise_sums.py",
           "_SHARES = (0.02, 0.2, 0.5, 0.8, 0.98)", "_SHARES = (0.5,)", f"{HELD}::test_bars_of_a_noisy_ratio_are_not_too_wide"),
     # Standard errors.
     Fault("a standard error of a count leaves out that it is whole", "noise/noise_sums.py",
