@@ -156,6 +156,7 @@ class Design:
     per_group: bool = False
     statistics: dict[str, Statistic] = field(default_factory=dict)
     present: dict[str, str] = field(default_factory=dict)
+    null_counts: dict[str, str] = field(default_factory=dict)
     chosen: dict[Leaves, list[Fraction]] = field(default_factory=dict)  # ranks of which places are chosen
 
     def __post_init__(self) -> None:
@@ -194,6 +195,12 @@ class Design:
         if self.base is not None or own is not None:
             self.blocks |= row_sums
         self.lone_sums: set[Block] = row_sums - self.blocks
+        # The bounds of a column under which its missing values are counted once.
+        self.first_blocks: dict[str, Block] = {b[0]: b for b in sorted(self.blocks, reverse=True)}
+        self.squared: set[Block] = {
+            block for _, a in self.query.measured if a.needs_squares for block in a.bounds
+        }
+        self.of_columns = [a for _, a in self.query.measured if isinstance(a, OfColumns)]
         if self.units:
             self.add(CountUnits(self.whole_exponent))
         if self.base == "rows":
@@ -291,12 +298,8 @@ class Design:
             if self.base is None:
                 raise AssertionError("a count of rows is part of the design")
             return self.base, ""
-        if self.base is not None:
-            for statistic in self.statistics.values():
-                if isinstance(statistic, Moments) and statistic.column == column:
-                    for coordinate in statistic.coordinates:
-                        if coordinate.role is Role.NULL_COUNT:
-                            return self.base, coordinate.name
+        if self.base is not None and column in self.null_counts:
+            return self.base, self.null_counts[column]
         return self.count_values(column), ""
 
     def count_values(self, column: str) -> str:
@@ -314,12 +317,12 @@ class Design:
         if isinstance(found, Moments):
             return found
         grid = self.value_grid(block)
-        squares = any(a.needs_squares and block in a.bounds for _, a in self.query.measured)
+        squares = block in self.squared
         null_count = (
             self.base is not None
             and self.missing(column)
             and column not in self.present
-            and block == self.first_block(column)
+            and block == self.first_blocks[column]
         )
         bits = self._square_bits(grid.half_range) if squares else None
         made = Moments(
@@ -336,6 +339,9 @@ class Design:
             shift = int(share * made.largest_square)
             made = replace(made, square_centre=shift)
         self.add(made)
+        for coordinate in made.coordinates:
+            if coordinate.role is Role.NULL_COUNT:
+                self.null_counts[column] = coordinate.name
         return made
 
     def lacking(self, columns: Iterable[str]) -> tuple[str, ...]:
@@ -350,14 +356,13 @@ class Design:
         Returns:
             None, where nothing is asked of columns together over these rows.
         """
+        together = [a for a in self.of_columns if self.lacking(a.columns) == lacking]
+        if not together:
+            return None
         label = f"rows{list(lacking)}" if lacking else "rows"
         found = next((s for s in self.statistics.values() if getattr(s, "label", None) == label), None)
         if isinstance(found, CrossMoments):
             return found
-        asked = [a for _, a in self.query.measured]
-        together = [a for a in asked if isinstance(a, OfColumns) and self.lacking(a.columns) == lacking]
-        if not together:
-            return None
         blocks = list(dict.fromkeys(block for a in together for block in a.blocks))
         products: dict[tuple[int, int], None] = {}
         for a in together:
@@ -365,10 +370,9 @@ class Design:
             pairs = combinations(of, 2) if isinstance(a, Covariance) else combinations_with_replacement(of, 2)
             unasked = {(of[0], of[0])} if isinstance(a, LinearRegression) else set()
             products |= dict.fromkeys((min(p), max(p)) for p in pairs if p not in unasked)
-        for beside in asked:  # squares for variances, too
-            for block in beside.bounds if beside.needs_squares else ():
-                if block in blocks and self.lacking([block[0]]) == lacking:
-                    products |= {(blocks.index(block),) * 2: None}
+        for place, block in enumerate(blocks):  # squares for variances, too
+            if block in self.squared and self.lacking([block[0]]) == lacking:
+                products |= {(place, place): None}
         share = Fraction(1, 2) if self.norm is Norm.L1 or self.joint else square_share(len(blocks))
         axes = []
         for block in blocks:
@@ -430,10 +434,6 @@ class Design:
             noise = self.multiplier * self.rows * Fraction(half_range**2, 2)
             bits = max(bits, Grid.for_noise(noise).exponent)
         return bits
-
-    def first_block(self, column: str) -> Block:
-        """Return the bounds of a column under which its missing values are counted once."""
-        return min(b for b in self.blocks if b[0] == column)
 
     def label(self, block: Block) -> str:
         """Write a column and its bounds, for the names of required coordinates."""
