@@ -64,6 +64,10 @@ FAULTS = [
           "noise = law.rounded(len(picked), words)", "noise = law.rounded(1, words).repeat(len(picked))", DRAWN),
     Fault("targets are not clamped", "measurements/quantile_choice.py",
           "        if target.within:\n            low, high", "        if False:\n            low, high", "tests/measurements/test_joint_quantiles.py"),
+    Fault("levels of one group run on into the next", "measurements/quantile_choice.py",
+          "        steps[self.offsets[1:] - 1] = np.inf\n", "", "tests/measurements/test_joint_quantiles.py"),
+    Fault("words over the last multiple of a bound are kept", "measurements/candidate_selection.py",
+          "last = ~(np.negative(bounds) % bounds)", "last = ~(bounds - bounds)", "tests/measurements/test_choices.py"),
     # K-norm noise.
     Fault("units have the K-norm noise of rows", "noise/k_norm/cone_noise.py",
           "numbers.insert(0, more + numbers[0])", "numbers.insert(0, numbers[0].copy())", "tests/noise/k_norm/test_draws.py"),

@@ -8,7 +8,7 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction as F
 from functools import cache
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 
 import mpmath as mp
 import numpy as np
@@ -112,7 +112,8 @@ def test_weights_add_up_and_are_at_least_one(lattice, shares):
 def test_places_are_drawn_exactly_as_often_as_they_weigh(low, high):
     base = BaseMeasure(WHOLE)
     weight = int(base.between(low, high))
-    drawn = Counter(base.pick(low, high, FixedWords([word])) for word in range(weight))
+    ends = np.full(weight, low), np.full(weight, high)
+    drawn = Counter(base.pick(*ends, FixedWords(range(weight))).tolist())
     assert drawn == {place: int(base.between(place, place)) for place in range(low, high + 1)}
 
 
@@ -237,9 +238,9 @@ def test_more_bits_decide_where_floats_do_not():
     for word in (boundary - 2, boundary + 2):
         words = FixedWords([word >> 64, word & (2**64 - 1)], SeededWords(0))
         levels = []
-        honest = Levels.level
+        honest = Levels.pick
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Levels, "level", lambda self, i: levels.append(i) or honest(self, i))  # noqa: B023
+            patch.setattr(Levels, "pick", lambda self, i, w: levels.extend(i) or honest(self, i, w))  # noqa: B023
             choice.draw(*given_as(counts), words)
         drawn += levels
     assert drawn == [0, 1]
@@ -267,32 +268,55 @@ def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     assert 0.5 * claim < largest_loss(choice, most=2 if len(targets) == 2 else 3) <= claim * (1 + 1e-12)
 
 
-groups_of_counts = st.lists(
-    st.dictionaries(st.integers(0, 5), st.sampled_from([1, 2, 7, 2**40, 2**61]), max_size=6),
-    min_size=1,
-    max_size=5,
-)
+def groups_of_counts(sizes, least=0):
+    counts = st.dictionaries(st.integers(0, 5), st.sampled_from(sizes), min_size=least, max_size=6)
+    return st.lists(counts, min_size=1, max_size=5)
 
 
 @steady
-@given(groups_of_counts, choices, st.sampled_from([None, 0, 3, "near", "far"]))
+@given(groups_of_counts([1, 2, 7, 2**40, 2**61]), choices, st.sampled_from([None, 0, 3, "near", "far"]))
 def test_groups_are_measured_together_as_each_by_itself(groups, choice, far):
     far = getattr(choice, far) if isinstance(far, str) else far
     alone = [given_as(counts) for counts in groups]
     places = np.concatenate([own for own, _ in alone])
     offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
     together = given_as(dict(enumerate(n for counts in groups for _, n in sorted(counts.items()))))[1]
-    found = choice.levels_of_groups(places, together, offsets, far)
-    for levels, own in zip(found, alone, strict=True):
-        expected = choice.levels(*own, far)
-        assert levels.distances.tolist() == expected.distances.tolist()
-        assert levels.log_left == expected.log_left
-        assert [[e.tolist() for e in ends] for ends in levels.ends] == [
-            [e.tolist() for e in ends] for ends in expected.ends
-        ]
-    drawn = choice.draws(places, together, offsets, SeededWords(1))
+    found = choice.levels(places, together, far, offsets)
+    for group, own in enumerate(alone):
+        expected, cut = choice.levels(*own, far), slice(*found.offsets[group : group + 2])
+        assert found.distances[cut].tolist() == expected.distances.tolist()
+        assert found.log_left[group] == expected.log_left[0] and found.left[group] == expected.left[0]
+        for ends, others in zip(
+            (*found.ends, found.floats()), (*expected.ends, expected.floats()), strict=True
+        ):
+            assert [e[cut].tolist() for e in ends] == [e.tolist() for e in others]
+
+
+@steady
+@given(groups_of_counts([1, 2, 7, 2**40]), choices, st.integers(0, 2**32))
+def test_groups_are_drawn_together_as_each_by_itself(groups, choice, seed):
+    alone = [given_as(counts) for counts in groups]
+    places = np.concatenate([own for own, _ in alone])
+    offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
+    before = np.concatenate([[0], *(np.diff(own) for _, own in alone)]).cumsum()
+    words = SeededWords(seed).take(len(groups) * (1 + len(choice.targets))).reshape(-1, len(groups))
+    if (choice.levels(places, before, choice.near, offsets).decide(words[0]) < 0).any():
+        return  # floats do not decide, and more words are taken
+    drawn = choice.draws(places, before, offsets, FixedWords(words.ravel().tolist()))
+    each = [choice.draw(*own, FixedWords(mine)) for own, mine in zip(alone, words.T.tolist(), strict=True)]
+    assert [tuple(own) for own in drawn.tolist()] == each
+
+
+@steady
+@given(groups_of_counts([2**60, 2**61], least=1), choices)
+def test_counts_beyond_64_bits_are_drawn_by_fewer_groups(groups, choice):
+    alone = [given_as(counts) for counts in groups]
+    places = np.concatenate([own for own, _ in alone])
+    offsets = np.cumsum([0, *(len(own) for own, _ in alone)])
+    before = np.array([0, *accumulate(n for counts in groups for _, n in sorted(counts.items()))], object)
     words = SeededWords(1)
-    assert list(drawn) == [choice.draw(*own, words) for own in alone]
+    each = [choice.draw(*own, words) for own in alone]
+    assert [tuple(own) for own in choice.draws(places, before, offsets, SeededWords(1)).tolist()] == each
 
 
 def test_what_is_released_and_refused():

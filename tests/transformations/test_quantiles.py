@@ -1,6 +1,7 @@
 """Places of a lattice and leaves of a tree: what they stand for, how fine they are, and that all ways agree."""
 
 import math
+from fractions import Fraction as F
 
 import numpy as np
 import pytest
@@ -43,14 +44,29 @@ def test_a_place_is_near_its_values_and_rises_with_them(lattice, share, octaves,
         assert place.is_integer()
 
 
+def exact_value(lattice, place):
+    """The definition in exact fractions: finest steps, then octaves of 2^13 places, then coarsest steps."""
+    size, half, far = abs(place), 1 << 13, int(lattice.places(np.array([lattice.far]))[0])
+    if size <= 1 << 14:
+        found = F(2) ** lattice.finest * size
+    elif size >= far:
+        found = F(lattice.far) + F(2) ** lattice.coarsest * (size - far)
+    else:
+        octave, rest = divmod(size - (1 << 14), half)
+        found = F(2) ** (lattice.finest + octave + 1) * (half + rest)
+    number = float(found) if place >= 0 else -float(found)
+    return min(max(number, lattice.lower), lattice.upper)
+
+
 @pytest.mark.parametrize("lattice", LATTICES, ids=str)
 @steady
 @given(st.floats(0.0, 1.0))
 def test_a_place_holds_its_own_value(lattice, share):
     for place in (lattice.first, lattice.last, lattice.first + int(share * (lattice.count - 1))):
-        value = lattice.value(place)
-        assert lattice.place(value) == lattice.place(lattice.decimal(place)) == place
-        assert len(repr(lattice.decimal(place))) <= len(repr(value))
+        value, decimal = lattice.value(place), float(lattice.decimals(np.array([place]))[0])
+        assert value == exact_value(lattice, place)
+        assert lattice.place(value) == lattice.place(decimal) == place
+        assert len(repr(decimal)) <= len(repr(value))
         if place < lattice.last:
             assert value < lattice.value(place + 1)
 

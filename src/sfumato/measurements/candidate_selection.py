@@ -57,17 +57,19 @@ def exp_minus(x: Fraction) -> Enclosures:
     return enclose
 
 
-def uniform_below(bound: int, count: int, words: Words | None = None) -> NDArray[np.intp]:
+def uniform_below(bound: int | NDArray[np.int64], count: int, words: Words | None = None) -> NDArray[np.intp]:
     """Draw `count` candidates uniformly: whole numbers from 0 to bound - 1, with exactly equal chances.
 
-    Words at or above the largest multiple of `bound` below 2^64 are drawn again.
+    Words at or above the largest multiple of `bound` below 2^64 are drawn again. Each candidate may have a
+    bound of its own.
     """
     words = source_of(words)
-    last = 2**64 - 2**64 % bound - 1
+    bounds = np.broadcast_to(np.asarray(bound, np.uint64), count)
+    last = ~(np.negative(bounds) % bounds)  # 2^64 less the rest of its division, less 1
     drawn = words.take(count)
     while (again := np.flatnonzero(drawn > last)).size:
         drawn[again] = words.take(again.size)
-    return (drawn % np.uint64(bound)).astype(np.intp)
+    return (drawn % bounds).astype(np.intp)
 
 
 def random_order(count: int, words: Words | None = None) -> NDArray[np.intp]:

@@ -25,7 +25,7 @@ from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, 
 from sfumato.measurements.candidate_selection import uniform_below
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words
-from sfumato.noise.random_words import pick
+from sfumato.noise.random_words import Words64, pick, source_of
 from sfumato.transformations.quantile_lattice import Lattice
 
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.
@@ -101,15 +101,17 @@ class BaseMeasure:
         more = before[np.searchsorted(places, high, "right")] - before[np.searchsorted(places, low)]
         return high - low + 1 + more
 
-    def pick(self, low: int, high: int, words: Words | None) -> int:
-        """Draw a quantile place from one to another, both included, in proportion to the base measure."""
+    def pick(self, low: NDArray[np.int64], high: NDArray[np.int64], words: Words | None) -> NDArray[np.int64]:
+        """Draw quantile places, each between two, both included, in proportion to the base measure."""
         places, before = self._round
         first, end = np.searchsorted(places, low), np.searchsorted(places, high, "right")
         alike = high - low + 1
-        drawn = int(uniform_below(alike + int(before[end] - before[first]), 1, words)[0])
-        if drawn < alike:
-            return low + drawn
-        return int(places[np.searchsorted(before, before[first] + drawn - alike, "right") - 1])
+        drawn = uniform_below(alike + before[end] - before[first], len(low), words)
+        rounder = np.flatnonzero(drawn >= alike)
+        found = low + drawn
+        at = (before[first] + drawn - alike)[rounder]
+        found[rounder] = places[np.searchsorted(before, at, "right") - 1]
+        return found
 
 
 def _decade(size: Fraction) -> int:
@@ -137,24 +139,27 @@ Integers = NDArray[Any]  # int64, or Python's integers where these do not suffic
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a quantile choice: the distances that places have, and which places are within each.
+    """The levels of quantile choices in one or more groups: distances, and which places are within each.
 
     e^(-d/b) is the integral of e^(-y/b)/b over all y >= d. So y is drawn first, by what the choices within it
     weigh, and then each target's place among those within y, by its weight, independently.
 
     Args:
-        distances: rising, in `unit`s: among them is the largest distance of each choice.
+        distances: rising in each group, in `unit`s: among them is the largest distance of each choice.
         rate: 1/scale, per unit.
         ends: for each target the first and the last place within each distance.
         base: what places weigh.
-        log_left: log of a bound of what all choices weigh that are left out, times e^(nearest/b).
+        offsets: where each group's levels begin, and where the last group's end.
+        log_left: of each group, log of a bound of what all choices weigh that are left out, times
+            e^(nearest/b).
     """
 
     distances: Integers
     rate: Fraction
     ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]
     base: BaseMeasure
-    log_left: float = -math.inf
+    offsets: NDArray[np.int64]
+    log_left: NDArray[np.float64]
 
     @property
     def within(self) -> Iterator[NDArray[np.int64]]:
@@ -165,29 +170,36 @@ class Levels:
         """Return for each quantile target the first and the last place within a level's distance."""
         return [(int(low[index]), int(high[index])) for low, high in self.ends]
 
-    def pick(self, index: int, words: Words | None) -> tuple[int, ...]:
-        """Draw a place for each quantile target among those within a level's distance."""
-        return tuple(self.base.pick(low, high, words) for low, high in self.level(index))
+    def pick(self, indices: NDArray[np.int64], words: Words | None) -> NDArray[np.int64]:
+        """Draw a place for each quantile target among those within each level's distance."""
+        return np.stack([self.base.pick(low[indices], high[indices], words) for low, high in self.ends], 1)
 
     @cached_property
-    def _weights(self) -> tuple[NDArray[np.float64], float]:
-        """The weight of each level of a quantile choice, the largest of about 1, and the log divisor.
+    def _group(self) -> NDArray[np.int64]:
+        """The group of each level of quantile choice."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    @cached_property
+    def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of the weights of quantile levels up to each, the largest of about 1, and log divisors.
 
         Between two distances e^(-y/b) has the integral e^(-first/b) - e^(-second/b); it is taken as often as
         the choices within the first weigh.
         """
-        rate = float(self.rate)
-        near = (self.distances - self.distances[0]).astype(float) * rate
+        rate, first = float(self.rate), self.offsets[:-1]
+        near = (self.distances - self.distances[first][self._group]).astype(float) * rate
         steps = np.append(np.diff(self.distances).astype(float) * rate, np.inf)
+        steps[self.offsets[1:] - 1] = np.inf
         powers = sum(np.log(weight.astype(float)) for weight in self.within) - near
-        largest = float(powers.max())
-        return np.exp(powers - largest) * -np.expm1(-steps), largest
+        largest = np.maximum.reduceat(powers, first)
+        return _cumulate(np.exp(powers - largest[self._group]) * -np.expm1(-steps), self.offsets), largest
 
     @property
-    def left(self) -> float:
-        """A bound of the share of weight that the levels of a quantile choice leave out."""
-        weights, largest = self._weights
-        return min(2 * math.exp(min(self.log_left - largest, 700.0)) / float(weights.sum()), 1.0)
+    def left(self) -> NDArray[np.float64]:
+        """Bounds of the share of each group's weight that the levels of quantile choice leave out."""
+        sums, largest = self._weights
+        powers = np.minimum(self.log_left - largest, 700.0)
+        return np.minimum(2 * np.exp(powers) / sums[self.offsets[1:] - 1], 1.0)
 
     def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return bounds of the probabilities of quantile levels: below each but the first, and in all.
@@ -197,13 +209,29 @@ class Levels:
         exp, expm1 and its argument add 4 * 2^-45. All weights are positive, so sums of n of them add n 2^-53,
         and a quotient of sums has twice the error.
         """
-        sums = np.cumsum(self._weights[0])
-        sums /= sums[-1]
+        sums, last = self._weights[0], self.offsets[1:] - 1
+        sums = sums / sums[last][self._group]
         most = 42 * len(self.ends) + 30  # of a power, and of what it is made of
         each = 2 * most * _ELEMENTARY + (len(self.ends) + 8) * most * 2.0**-53 + 4 * _ELEMENTARY
-        error, left = 2 * each + len(sums) * 2.0**-51, 2 * self.left
+        error = (2 * each + np.diff(self.offsets) * 2.0**-51)[self._group]
+        left = (2 * self.left)[self._group]
         # Behind the last low bound floats do not tell, as they do not know what is farther.
-        return sums * (1 - error) - left, np.append(np.minimum(sums * (1 + error) + left, 1.0)[:-1], 1.0)
+        high = np.minimum(sums * (1 + error) + left, 1.0)
+        high[last] = 1.0
+        return sums * (1 - error) - left, high
+
+    def decide(self, first: Words64) -> NDArray[np.int64]:
+        """Return the level of each group by its first random word; -1 where floats do not decide.
+
+        A word w says that U is in [w, w + 1] 2^-64; a float is nearer to each end than its neighbours.
+        """
+        low, high = self.floats()
+        numbers, starts = first.astype(float), self.offsets[:-1]
+        least = np.nextafter(numbers, 0.0) * 2.0**-64
+        most = np.nextafter(numbers + 1.0, np.inf) * 2.0**-64
+        below = np.add.reduceat(high <= least[self._group], starts, dtype=np.int64)
+        above = np.add.reduceat(low < most[self._group], starts, dtype=np.int64)
+        return np.where((below == above) & (self.left < _LEFT), starts + below, -1)
 
     def enclosures(self, bits: int) -> tuple[list[Fraction], list[Fraction]]:
         """Return closer bounds of quantile levels' probabilities, 2^-bits apart, if none is left out."""
@@ -223,11 +251,24 @@ class Levels:
         )
 
 
+def _cumulate(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the sums of each group's weights up to each of its levels, one after another added."""
+    sizes, found = np.diff(offsets), np.empty_like(values)
+    lengths = np.frexp(sizes)[1]  # groups of like sizes are rows of one table
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        at = offsets[rows, None] + np.arange(sizes[rows].max())
+        inside = at < offsets[rows + 1, None]
+        own = np.where(inside, values[np.minimum(at, len(values) - 1)], 0.0)
+        found[at[inside]] = np.cumsum(own, axis=1)[inside]
+    return found
+
+
 MAX_TARGETS = 64
 # The largest part of the weight that floats may leave out.
 _LEFT = 2.0**-33
-# So many groups are looked at together.
-_TOGETHER = 256
+# So many groups, or so many places, are looked at together.
+_MAX_GROUPS, _MAX_PLACES = 1 << 13, 1 << 17
 # What is computed in 64 bits is smaller.
 _WORD = 1 << 60
 
@@ -363,7 +404,7 @@ class QuantileChoice(Spelled):
             before: counts before each of them, and of all, in steps: 0 first, and rising.
             words: source of random words; None for this thread's secure words.
         """
-        return next(self.draws(places, before, np.array([0, len(places)]), words))
+        return tuple(self.draws(places, before, np.array([0, len(places)]), words)[0].tolist())
 
     def draws(
         self,
@@ -371,63 +412,76 @@ class QuantileChoice(Spelled):
         before: Integers,
         offsets: NDArray[np.int64],
         words: Words | None = None,
-    ) -> Iterator[tuple[int, ...]]:
-        """Choose the quantiles of several groups, one after another: a place for each target.
+    ) -> NDArray[np.int64]:
+        """Choose the quantiles of several groups: for each group a place for each target.
 
         Args:
             places, words: as of `draw`; the places of all groups, one group after another.
             before: counts before each of them in all groups, and of all.
             offsets: where each group begins, and where the last one ends.
         """
-        for some in range(0, len(offsets) - 1, _TOGETHER):
-            ends = offsets[some : some + _TOGETHER + 1]
-            inside = places[ends[0] : ends[-1]], before[ends[0] : ends[-1] + 1], ends - ends[0]
-            for group, near in enumerate(self.levels_of_groups(*inside, self.near)):
-                own = places[ends[group] : ends[group + 1]], before[ends[group] : ends[group + 1] + 1]
-                # Where few places are near, and many far, these weigh more.
-                yield self._drawn(near if near.left < _LEFT else self.levels(*own, self.far), *own, words)
+        found, start = [np.empty((0, len(self.targets)), np.int64)], 0
+        while start < len(offsets) - 1:
+            stop = int(np.searchsorted(offsets, offsets[start] + _MAX_PLACES, "right")) - 1
+            ends = offsets[start : max(min(stop, start + _MAX_GROUPS), start + 1) + 1]
+            while len(ends) > 2 and not self._is_small(before[ends[0]], before[ends[-1]]):
+                ends = ends[: len(ends) // 2 + 1]
+            own = places[ends[0] : ends[-1]], before[ends[0] : ends[-1] + 1]
+            found.append(self._drawn(*own, ends - ends[0], source_of(words)))
+            start += len(ends) - 1
+        return np.concatenate(found)
 
     def _drawn(
-        self, near: Levels, places: NDArray[np.int64], before: Integers, words: Words | None
-    ) -> tuple[int, ...]:
+        self, places: NDArray[np.int64], before: Integers, offsets: NDArray[np.int64], words: Words
+    ) -> NDArray[np.int64]:
+        near, first = self.levels(places, before, self.near, offsets), words.take(len(offsets) - 1)
+        index = near.decide(first)
+        decided = index >= 0
+        found = np.empty((len(index), len(self.targets)), np.int64)
+        found[decided] = near.pick(index[decided], words)
+        for group in np.flatnonzero(~decided).tolist():
+            low, high = offsets[group], offsets[group + 1]
+            found[group] = self._drawn_exactly(
+                places[low:high], before[low : high + 1], int(first[group]), words
+            )
+        return found
+
+    def _drawn_exactly(
+        self, places: NDArray[np.int64], before: Integers, first: int, words: Words
+    ) -> NDArray[np.int64]:
+        """Choose the quantiles of one group where floats do not decide, or most weight is far."""
+        far = self.levels(places, before, self.far)
+
         def cumulative(bits: int) -> tuple[Any, Any]:
             # Floats do not tell once in about 2^30 draws.
-            return near.floats() if bits == 64 else self.levels(places, before).enclosures(bits)
+            return far.floats() if bits == 64 else self.levels(places, before).enclosures(bits)
 
-        index = pick(cumulative, words)
-        levels = near if index < len(near.distances) else self.levels(places, before)
-        return levels.pick(index, words)
+        index = pick(cumulative, words, first)
+        levels = far if index < len(far.distances) else self.levels(places, before)
+        found: NDArray[np.int64] = levels.pick(np.array([index]), words)[0]
+        return found
 
-    def levels(self, places: NDArray[np.int64], before: Integers, far: int | None = None) -> Levels:
-        """Return one group's levels of quantile choice: distances of places to targets.
+    def _is_small(self, first: Any, last: Any) -> bool:
+        """Whether counts of quantile choice, from one to another, are computed in 64 bits."""
+        return self.unit * (int(last) - int(first)) + self.farthest + 2 * max(self.near, self.far) < _WORD
 
-        Args:
-            places, before: as of `draw`; `before` may begin with any number.
-            far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
-        """
-        return self.levels_of_groups(places, before, np.array([0, len(places)]), far)[0]
-
-    def levels_of_groups(
+    def levels(
         self,
         places: NDArray[np.int64],
         before: Integers,
-        offsets: NDArray[np.int64],
         far: int | None = None,
-    ) -> list[Levels]:
-        """Return several groups' levels of quantile choice; args: as of `levels` and `draws`."""
-        groups = len(offsets) - 1
-        most = self.unit * (int(before[-1]) - int(before[0])) + self.farthest + 2 * (far or 0)
-        if groups > 1 and most >= _WORD:
-            cuts = pairwise((0, groups // 2, groups))
-            halves = [(offsets[a : b + 1], slice(offsets[a], offsets[b])) for a, b in cuts]
-            return [
-                levels
-                for own, cut in halves
-                for levels in self.levels_of_groups(
-                    places[cut], before[cut.start : cut.stop + 1], own - own[0], far
-                )
-            ]
-        return _Counts(self, places, before if most < _WORD else before.astype(object), offsets).levels(far)
+        offsets: NDArray[np.int64] | None = None,
+    ) -> Levels:
+        """Return levels of quantile choice: distances of places to targets.
+
+        Args:
+            places, before: as of `draws`; `before` may begin with any number.
+            far: leave out what is farther beyond the nearest, in `unit`s; None for nothing.
+            offsets: as of `draws`; None for one group.
+        """
+        ends = np.array([0, len(places)]) if offsets is None else offsets
+        small = self._is_small(before[0], before[-1])
+        return _Counts(self, places, before if small else before.astype(object), ends).levels(far)
 
     @cached_property
     def base(self) -> BaseMeasure:
@@ -489,22 +543,13 @@ class _Counts:
             low, high = (np.minimum(np.maximum(end, 0), totals) for end in (low, high))
         return low, high
 
-    def levels(self, far: int | None) -> list[Levels]:
+    def levels(self, far: int | None) -> Levels:
         """Return the levels of quantile choice by these counts; `far` as of `QuantileChoice.levels`."""
         group, distances = self._distances(far)
-        ends = [self._ends(aim, group, distances) for aim in self.aims]
+        ends = tuple(self._ends(aim, group, distances) for aim in self.aims)
         rate = 1 / (self.choice.scale * self.choice.unit)
         offsets = np.searchsorted(group, np.arange(len(self.starts) + 1))
-        return [
-            Levels(
-                distances[a:b],
-                rate,
-                tuple((low[a:b], high[a:b]) for low, high in ends),
-                self.choice.base,
-                left,
-            )
-            for (a, b), left in zip(pairwise(offsets), self._log_left(far, rate), strict=True)
-        ]
+        return Levels(distances, rate, ends, self.choice.base, offsets, self._log_left(far, rate))
 
     def _distances(self, far: int | None) -> tuple[NDArray[np.int64], Integers]:
         """Return the distances of places to quantile targets in each group, rising, and their groups."""
@@ -533,7 +578,7 @@ class _Counts:
 
     def _ends(
         self, aim: tuple[Integers, Integers], group: NDArray[np.int64], distances: Integers
-    ) -> tuple[NDArray[np.int64], ...]:
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first and the last place within each distance of a quantile target."""
         # Places up to which counts are too few, or before which they are too many, are farther.
         low = np.searchsorted(self.before, aim[0][group] - distances)
@@ -546,20 +591,20 @@ class _Counts:
             ),
         )
 
-    def _log_left(self, far: int | None, rate: Fraction) -> list[float]:
+    def _log_left(self, far: int | None, rate: Fraction) -> NDArray[np.float64]:
         """Return the log of a bound of the weight that levels leave out in each group.
 
         See docs/proofs/joint_quantiles.md.
         """
         groups = np.arange(len(self.starts))
         if far is None:
-            return [-math.inf] * len(groups)
+            return np.full(len(groups), -math.inf)
         base, steps = self.choice.base, float(far * rate)
         wide = [self._ends(aim, groups, self.nearest + 2 * far) for aim in self.aims]
         upto = sum(np.log(base.between(low, high).astype(float)) for low, high in wide)
-        found: list[float] = np.logaddexp(
+        found: NDArray[np.float64] = np.logaddexp(
             upto - steps, len(self.aims) * math.log(base.total) - 2 * steps
-        ).tolist()
+        )
         return found
 
 

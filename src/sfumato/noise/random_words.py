@@ -347,7 +347,7 @@ def _finish(prefix: int, enclose: Enclosures, words: Words) -> bool:
 Cumulative = Callable[[int], tuple[Sequence[float | Fraction], Sequence[float | Fraction]]]
 
 
-def pick(cumulative: Cumulative, words: Words | None = None) -> int:
+def pick(cumulative: Cumulative, words: Words | None = None, first: int | None = None) -> int:
     """Pick a whole number j from 0 with exactly the probability p_j, by random words.
 
     Args:
@@ -355,6 +355,7 @@ def pick(cumulative: Cumulative, words: Words | None = None) -> int:
             p_0, p_0 + p_1, ..., the last of which is 1: both rising, of equal length, the closer the more
             bits. For 64 bits they may be arrays of floats.
         words: source of random words; None for this thread's secure words.
+        first: the first word, where it is drawn already.
 
     >>> pick(lambda bits: ([0, 1], [0, 1]))
     1
@@ -363,7 +364,7 @@ def pick(cumulative: Cumulative, words: Words | None = None) -> int:
         as `bernoulli`, with one uniform U: the first j whose cumulative probability is above it.
     """
     words = source_of(words)
-    prefix, bits = int(words.take(1)[0]), 64
+    prefix, bits = int(words.take(1)[0]) if first is None else first, 64
     while True:
         low, high = cumulative(bits)
         if isinstance(low, np.ndarray):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.measurements.independent_noise import Law
 from sfumato.measurements.int128_array import Int128Array, float64_values, int64_values
-from sfumato.measurements.quantile_choice import Integers, Levels, QuantileChoice, Target, placed
+from sfumato.measurements.quantile_choice import Levels, QuantileChoice, Target, placed
 from sfumato.noise import Words
 from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates import Aggregate, Quantiles
@@ -170,7 +170,7 @@ class Choice(Spelled):
         """
         alone = QuantileChoice(self.scale, self.leaves.lattice, (Target(self.ranks[at]),))
         ((place, _),) = alone.levels(*placed(counts)).level(0)
-        return self.leaves.lattice.decimal(place)
+        return float(self.leaves.lattice.decimals(np.array([place]))[0])
 
     def draw(self, column: pa.ListArray, words: Words | None) -> tuple[Places, list[Int128Array]]:
         """Choose quantile candidates for each group, and count the rows around them.
@@ -203,38 +203,36 @@ class Choice(Spelled):
         values = float64_values(entries.field("leaf"))
         places, weights = self.leaves.lattice.places(values), int64_values(entries.field("weight"))
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
-        found, exact = np.empty((len(column), len(self.ranks), self.each)), list[int]()
-        for group, drawn in enumerate(self.mechanism.draws(places, before, offsets, words)):
-            first, last = offsets[group], offsets[group + 1]
-            counts = before[first : last + 1] - before[first]
-            found[group], numbers = self._answer(drawn, places[first:last], counts)
-            exact += numbers
+        drawn = self.mechanism.draws(places, before, offsets, words)
+        rising = np.sort(drawn.reshape(len(column), len(self.ranks), self.each), axis=2)
+        first, last = offsets[:-1], offsets[1:]
+        totals, exact = (before[last] - before[first]).tolist(), []
+        for at, margin in enumerate(self.margins):
+            below = before[_search(places, first, last, rising[:, at, 0], "left")] - before[first]
+            upto = before[_search(places, first, last, rising[:, at, -1], "right")] - before[first]
+            exact.append(list(map(margin.between, below.tolist(), upto.tolist(), totals)))
+        found = self.leaves.lattice.decimals(rising.ravel())
         values = pa.Array.from_buffers(pa.float64(), found.size, [None, pa.py_buffer(found)])
-        parts = [values, Int128Array.from_integers(exact).to_arrow()]
+        numbers = Int128Array.from_integers([n for group in zip(*exact, strict=True) for n in group])
+        parts = [values, numbers.to_arrow()]
         return pa.StructArray.from_arrays([_listed(p, len(column)) for p in parts], ["places", "numbers"])
 
-    def of_group(
-        self, places: NDArray[np.int64], before: Integers, words: Words | None
-    ) -> tuple[list[list[float]], list[int]]:
-        """Choose the quantile candidates of one group: rising places for each rank, and exact margins.
 
-        Args:
-            places, before, words: as of `QuantileChoice.draw`.
-        """
-        return self._answer(self.mechanism.draw(places, before, words), places, before)
-
-    def _answer(
-        self, drawn: tuple[int, ...], places: NDArray[np.int64], before: Integers
-    ) -> tuple[list[list[float]], list[int]]:
-        """Sort the quantile candidates of each rank, and count the rows around them."""
-        lattice = self.leaves.lattice
-        rising = np.sort(np.array(drawn).reshape(-1, self.each), axis=1)
-        numbers = []
-        for margin, three in zip(self.margins, rising if self.margins else (), strict=True):
-            below = before[np.searchsorted(places, three[0])]
-            upto = before[np.searchsorted(places, three[-1], "right")]
-            numbers.append(margin.between(int(below), int(upto), int(before[-1])))
-        return [[lattice.decimal(int(place)) for place in three] for three in rising], numbers
+def _search(
+    places: NDArray[np.int64],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    side: Literal["left", "right"],
+) -> NDArray[np.int64]:
+    """Return where a candidate would be inserted among each group's places, as `np.searchsorted` does."""
+    low, high = first.copy(), last.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        own = places[np.minimum(middle, len(places) - 1)]
+        less = open_ & (own < wanted if side == "left" else own <= wanted)
+        low, high = np.where(less, middle + 1, low), np.where(open_ & ~less, middle, high)
+    return low
 
 
 def _listed(values: pa.Array, groups: int) -> pa.ListArray:

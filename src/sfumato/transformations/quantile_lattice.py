@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -171,37 +170,43 @@ class Lattice:
         return (1 << BITS) + octaves * (1 << (BITS - 1))
 
     def value(self, place: int) -> float:
-        """Return the value at a place of the lattice, within the bounds.
+        """Return the value at a place of the lattice, within the bounds; `values` takes many."""
+        return float(self.values(np.array([place]))[0])
+
+    def values(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the values at places of the lattice, within the bounds.
 
         Args:
-            place: a whole number, counted from zero to both sides.
+            places: whole numbers, counted from zero to both sides.
         """
-        size, half = abs(place), 1 << (BITS - 1)
-        if size <= 1 << BITS:
-            found = Fraction(2) ** self.finest * size
-        elif size >= self._far:
-            found = Fraction(self.far) + Fraction(2) ** self.coarsest * (size - self._far)
-        else:
-            octave, rest = divmod(size - (1 << BITS), half)
-            found = Fraction(2) ** (self.finest + octave + 1) * (half + rest)
-        number = float(found) if place >= 0 else -float(found)
-        return min(max(number, self.lower), self.upper) + 0.0
+        size, half = np.abs(places), 1 << (BITS - 1)
+        octave, rest = np.divmod(np.maximum(size - (1 << BITS), 0), half)
+        octave = np.minimum(octave, max(self.coarsest - self.finest, 0))
+        # Powers of two make no error; one sum does, where steps are the coarsest.
+        found = np.ldexp((half + rest).astype(float), self.finest + octave + 1)
+        near, far = size <= 1 << BITS, size >= self._far
+        found[far] = self.far + np.ldexp((size[far] - self._far).astype(float), self.coarsest)
+        found[near] = np.ldexp(size[near].astype(float), self.finest)
+        values: NDArray[np.float64] = np.clip(np.where(places < 0, -found, found), self.lower, self.upper)
+        return values + 0.0
 
-    def decimal(self, place: int) -> float:
-        """Return the number with fewest decimal digits that belongs to a lattice's place, within the bounds.
+    def decimals(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the numbers with fewest decimal digits that belong to places of the lattice.
 
         Args:
-            place: a whole number, counted from zero to both sides.
+            places: whole numbers, counted from zero to both sides.
 
         >>> fine = Lattice(0.0, 10.0)
-        >>> fine.value(fine.place(2.8)), fine.decimal(fine.place(2.8))
-        (2.800048828125, 2.8)
+        >>> place = fine.place(2.8)
+        >>> fine.value(place), fine.decimals(np.array([place]))
+        (2.800048828125, array([2.8]))
         """
-        number = self.value(place)
-        half = min(number - self.value(place - 1), self.value(place + 1) - number) / 2
-        short = (float(f"{number:.{digits}g}") for digits in range(1, 17))
-        found = next((x for x in short if abs(x - number) < half), number)
-        return min(max(found, self.lower), self.upper) + 0.0
+        own, back = np.unique(places, return_inverse=True)
+        numbers = self.values(own)
+        halves = np.minimum(numbers - self.values(own - 1), self.values(own + 1) - numbers) / 2
+        short = np.array(list(map(_shortest, numbers.tolist(), halves.tolist())), float)
+        found: NDArray[np.float64] = np.clip(short, self.lower, self.upper)[back] + 0.0
+        return found
 
     @cached_property
     def first(self) -> int:
@@ -217,3 +222,9 @@ class Lattice:
     def count(self) -> int:
         """The number of places of the lattice."""
         return self.last - self.first + 1
+
+
+def _shortest(number: float, half: float) -> float:
+    """Return the number with fewest decimal digits that is nearer to a lattice's value than half a step."""
+    short = (float(f"{number:.{digits}g}") for digits in range(1, 17))
+    return next((x for x in short if abs(x - number) < half), number)

@@ -407,8 +407,9 @@ class Chosen:
         """Return the lowest and highest quantile while no choice is farther off than a distance."""
         own = slice(self.at * self.choice.each, (self.at + 1) * self.choice.each)
         runs = self.levels.level(index)[own]
-        lattice = self.choice.leaves.lattice
-        return lattice.decimal(min(low for low, _ in runs)), lattice.decimal(max(high for _, high in runs))
+        ends = np.array([min(low for low, _ in runs), max(high for _, high in runs)])
+        low, high = self.choice.leaves.lattice.decimals(ends).tolist()
+        return low, high
 
     def tolerance_for(self, actual: float, k: float) -> OutputTolerance:
         """Return the tolerance of a quantile by choice, on the side of the released value.
