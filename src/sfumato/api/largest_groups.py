@@ -40,9 +40,9 @@ from sfumato.transformations import CountUnits, Grid, Statistic, UnitSum, ValueG
 
 @dataclass(frozen=True, repr=False)
 class TopExplanation(TextCard):
-    """The explanation of a release of the largest groups, as text by `str()` and as data.
+    """The explanation of a release of the largest groups: text with `str()`, or data.
 
-    Made by `Top.explain`, and by `TopRelease.explain`.
+    `Top.explain` and `TopRelease.explain` return it.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
@@ -54,7 +54,7 @@ class TopExplanation(TextCard):
     plan: Plan[Top, TopMeasurement]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation of the largest groups as plain data, exact numbers as text."""
+        """Return the explanation as plain data; exact numbers are text."""
         question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         return {
             "privacy_unit": question.unit,
@@ -76,16 +76,18 @@ class TopExplanation(TextCard):
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Return the explanation of the largest groups as JSON text.
+        """Return the explanation as JSON text.
 
         Args:
-            indent: blanks before each level; None for one line.
+            indent: spaces for each level; None for one line.
+        Returns:
+            JSON text of the same data as `to_dict`.
         """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes on a query for the largest groups."""
+        """The notes on the query for the largest groups."""
         question, plan = self.plan.query, self.plan
         return (
             *question.notes,
@@ -104,7 +106,7 @@ class TopExplanation(TextCard):
 
     @property
     def steps(self) -> list[str]:
-        """The sentences of the explanation of the largest groups: what is done, and its cost."""
+        """The sentences of the explanation: each step of the release and its cost."""
         question, plan, drawn = self.plan.query, self.plan, self.plan.measurement
         name, step = drawn.measured, float(drawn.step)
         rate = float(drawn.rate) / step
@@ -155,19 +157,20 @@ LARGEST_EPSILON = 1000
 
 @dataclass(frozen=True, repr=False)
 class Top(SuggestingArguments, Displayed):
-    """A question for the k largest groups; made by `Table.top`.
+    """A query for the k largest groups, as `Table.top` returns it.
 
     Args:
-        schema: the columns, derived ones too.
+        schema: the columns, with derived ones.
         unit: the privacy unit's column.
         keys: the columns to group by.
-        k: how many.
-        candidates: of private groups, how many of the largest may be shown.
-        notes: what whoever asks should know of the source.
-        by: a sum with bounds on what each unit adds to a group, by which groups are large; None for units.
+        k: the number of groups to release.
+        candidates: the number of largest private groups from which the release chooses.
+        notes: what an analyst should know about the source.
+        by: a sum, with bounds on what each unit adds to a group, that ranks the groups; None to rank them by
+            units.
     Raises:
-        ParameterError: `k` or `candidates` are no such numbers.
-        QueryError: `by` is no such sum, or a key has a name that the output needs.
+        ParameterError: `k` or `candidates` is out of range.
+        QueryError: `by` is not a bounded sum, or a key has a name that the output needs.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
@@ -233,7 +236,7 @@ class Top(SuggestingArguments, Displayed):
 
     @property
     def bias(self) -> Bias:
-        """The bias that the bounds of `by` may cause in the largest groups' numbers."""
+        """The bias that the bounds of `by` can cause in the largest groups' numbers."""
         return Bias(bounds=self.by is not None, remedy="")
 
     @property
@@ -243,7 +246,7 @@ class Top(SuggestingArguments, Displayed):
 
     @cached_property
     def statistic(self) -> CountUnits | UnitSum:
-        """The statistic that the largest groups are compared by."""
+        """The statistic that ranks the groups."""
         by = self.by
         if by is None:
             return CountUnits()
@@ -259,7 +262,7 @@ class Top(SuggestingArguments, Displayed):
 
     @property
     def whole(self) -> bool:
-        """Whether the largest groups' numbers are whole."""
+        """Whether the largest groups' numbers are whole numbers."""
         return self.by is None or self.schema[self.by.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
 
     def _exact(self, statistics: tuple[Statistic, ...]) -> ExactQuery:
@@ -277,7 +280,7 @@ class Top(SuggestingArguments, Displayed):
 
     @property
     def title(self) -> str:
-        """A summary of the query for the largest groups, in a few words."""
+        """A short summary of the query for the largest groups."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
     def _detached(self) -> Top:
@@ -297,14 +300,14 @@ class Top(SuggestingArguments, Displayed):
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
     ) -> Plan[Top, TopMeasurement]:
-        """Return the plan for the largest groups with these options; nothing is read or spent.
+        """Return the plan for the largest groups with these options, without reading or spending anything.
 
         Args:
-            epsilon, delta, counts, counts_share: as of `release`.
+            epsilon, delta, counts, counts_share: as for `release`.
         Returns:
-            A `Plan`; its `explain()` tells it in words.
+            A `Plan`; its `explain()` describes it in words.
         Raises:
-            ParameterError, BudgetError: the options are not those of a release.
+            ParameterError, BudgetError: an option is not valid for a release.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
@@ -329,14 +332,14 @@ class Top(SuggestingArguments, Displayed):
         counts: bool = True,
         counts_share: Number = Fraction(1, 2),
     ) -> TopExplanation:
-        """Explain a release of the largest groups with these options; nothing is read or spent.
+        """Explain a release of the largest groups with these options, without reading or spending anything.
 
         Args:
-            epsilon, delta, counts, counts_share: as of `release`.
+            epsilon, delta, counts, counts_share: as for `release`.
         Returns:
-            What `TopRelease.explain` tells of a release: each step with its noise and cost.
+            The same explanation as `TopRelease.explain`: each step with its noise and cost.
         Raises:
-            ParameterError, BudgetError: as from `plan`.
+            ParameterError, BudgetError: as for `plan`.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> rows = pa.table({"person": [1, 2], "product": ["tea", "ink"]})
@@ -358,20 +361,22 @@ class Top(SuggestingArguments, Displayed):
         budget: Budget | None = None,
         unsafe_words: Words | None = None,
     ) -> TopRelease:
-        """Release the keys of the largest groups, in the order drawn.
+        """Release the keys of the largest groups, in the order in which they are chosen.
 
         Args:
-            epsilon: the privacy budget, greater than 0. A float is the number that was written.
-            delta: in [0, 1); private groups need more than 0, and k public ones may gain by it.
-            counts: whether noisy numbers of units of these groups stand beside them.
-            counts_share: the part of the budget that is for these numbers.
-            budget: that of all questions, which pays; see `sfumato.Budget`.
+            epsilon: the privacy budget, greater than 0. A float means the number as written: 0.1 is exactly
+                one tenth.
+            delta: in [0, 1). Private groups need more than 0; public groups may have less noise with it.
+            counts: whether to release a noisy number of units for each of these groups too.
+            counts_share: the share of the budget for these numbers.
+            budget: the `sfumato.Budget` to charge.
             unsafe_words: a source of random words for tests; the result is not private.
         Returns:
-            A TopRelease, drawn once, when it is first looked at; of an Arrow schema a Beam transform, as of
-            `sfumato.beam.Release`.
+            A `TopRelease`; its noise is drawn once, on first access. For a table of an Arrow schema, a Beam
+            transform, as in `sfumato.beam.Release`.
         Raises:
-            ParameterError, BudgetError: before anything is read or drawn.
+            ParameterError, BudgetError: an option is not valid, or the budget is too small. Nothing has been
+                read or drawn then.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> words = ["tea"] * 5_000 + ["ink"] * 3_000 + ["wax"] * 1_000

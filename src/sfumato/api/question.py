@@ -53,11 +53,11 @@ _NO_EPSILON = "epsilon is missing. Pass a finite number greater than 0, or share
 
 @dataclass(frozen=True, repr=False)
 class Question(SuggestingArguments, Displayed, Generic[Released]):
-    """A complete question about a table, validated; it can be planned and released.
+    """A complete, validated query of a table, ready to plan and release.
 
     Attributes:
-        table: the rows, groups and limits.
-        aggregates: what is asked, by name.
+        table: the table, with its groups and limits.
+        aggregates: the aggregates, by the names of their outputs.
     """
 
     _foreign = foreign_names.QUESTION
@@ -71,7 +71,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
 
     @cached_property
     def query(self) -> Query:
-        """The question as a query in plain data, with placeholders for bounds that a release infers."""
+        """The query as plain data, with placeholders for bounds that a release infers."""
         table, unit = self.table, self.table.schema[self.table.unit]
         # Rows without a unit are dropped.
         missing = unit.missing and unit.type_name in FLOATS
@@ -100,25 +100,25 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
 
     @property
     def title(self) -> str:
-        """A summary of the question in a few words."""
+        """A short summary of the query."""
         return self.query.title
 
     @property
     def automatic(self) -> bool:
-        """Whether the question leaves bounds or limits for its release to infer."""
+        """Whether the release infers bounds or limits of this query."""
         bounds = any(isinstance(asked, Automatic) for _, asked in self.aggregates)
         return bounds or bool(self.table._auto_limits)
 
     def weigh(self, /, **weights: Number) -> Question[Released]:
-        """Return the question with weights of its aggregates: the planner reduces errors by them.
+        """Return the question with weights for its aggregates; the planner reduces heavier errors more.
 
         Args:
-            weights: by the names that `agg` has, from 1/1000 to 1000; what is not named weighs 1.
+            weights: by name of an aggregate in `agg`, from 1/1000 to 1000; the default is 1.
         Returns:
-            The question with these weights. The noise has the smallest mean of the logarithms of the expected
-            errors, weighted by them, as docs/accuracy.md says; privacy and cost are the same.
+            The question with these weights. The planner minimizes the weighted mean of the logarithms of the
+            expected errors (docs/accuracy.md). Privacy and cost stay the same.
         Raises:
-            QueryError: there is no such name.
+            QueryError: no aggregate has this name.
             ParameterError: a weight is out of range.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -134,7 +134,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The columns of the question's output after the keys."""
+        """The names of the output columns after the keys."""
         return self.query.output_names
 
     def plan(
@@ -150,17 +150,17 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         sampling: bool = False,
         nonnegative: bool = False,
     ) -> Plan:
-        """Return the plan of the question: what a release would do and cost. No row is read.
+        """Return the plan of the question: what a release would do and cost. It reads no row.
 
-        Takes the options of `release`.
+        The options are those of `release`.
 
         Args:
             epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling,
-                nonnegative: as of `release`.
+                nonnegative: as for `release`.
         Returns:
-            A `Plan`: its `spent`, its noises, and `explain()`.
+            A `Plan`, with its cost (`spent`), its noise, and `explain()`.
         Raises:
-            QueryError: bounds or limits are "auto", so that only a release finds them.
+            QueryError: bounds or limits are "auto", so only a release can infer them.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2)
@@ -202,15 +202,15 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
     ) -> Diagnostics:
-        """Measure how much limits and bounds of the question change, by noisy shares, without the answer.
+        """Estimate how much limits and bounds change the answer, with noise, without releasing the answer.
 
         Args:
-            epsilon: what it costs, beside any release.
-            budget: that of all questions, which pays; see `sfumato.Budget`.
+            epsilon: the cost, in addition to that of any release.
+            budget: the `sfumato.Budget` to charge.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
-            A `Diagnostics`, drawn when it is first looked at: of each limit the share of rows and of units
-            beyond it, and one that is enough for nearly all; of each bound the share of values beyond it.
+            A `Diagnostics`, computed on first access: for each limit, the share of rows and of units over it,
+            and a limit that is enough for nearly all; for each bound, the share of values beyond it.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
         Source:
@@ -249,23 +249,24 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         budget: Budget | None = None,
         **options: Any,
     ) -> Preview:
-        """Return the expected error bars of the question, and which groups are shown. No row is read.
+        """Return the expected error bars and the chance that groups are shown, without reading a row.
 
         Args:
-            epsilon: budgets to compare, or one; left out beside `share`.
-            units: numbers of privacy units in a group, or one; each at most 1,000,000 rows.
-            rows: how many rows each of them has in the group.
-            confidence: of the error bars, in (0, 1).
-            means: about where the mean of a column's values lies, by its name, where that is known: a mean
-                near one of its bounds has more noise. By default in the middle.
-            share, budget: what a release would take, as of `release`; nothing is taken of it.
-            options: `delta` and others of `release`.
+            epsilon: one budget or several to compare; leave it out with `share`.
+            units: the number of privacy units in a group, or several to compare; at most 1,000,000 rows each.
+            rows: the number of rows of each unit in the group.
+            confidence: the confidence of the error bars, in (0, 1).
+            means: the approximate mean of a column's values, by column name. A mean near one of its bounds
+                has more noise; the default is the middle.
+            share, budget: what a release would spend, as for `release`; the preview spends nothing.
+            options: `delta` and other options of `release`.
         Returns:
-            A `Preview`: for each budget and size the chance that such a group is shown; and for each output
-            within what a part `confidence` of releases are of the exact number, and, as `<output>_error`, the
-            error bar that a release shows. Of made-up groups with values spread evenly between the bounds.
+            A `Preview`. For each budget and group size it has the chance that such a group is shown. For each
+            output it has the distance from the exact number that the part `confidence` of releases keep, and,
+            as `<output>_error`, the error bar that a release shows. It simulates groups whose values spread
+            evenly between the bounds.
         Raises:
-            ParameterError, QueryError, BudgetError: as for `release`; or a size is not admissible.
+            ParameterError, QueryError, BudgetError: as for `release`, or a size is out of range.
         Source:
             docs/choosing.md.
 
@@ -302,20 +303,22 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         bounds: Mapping[str, Sequence[tuple[Number, Number]]] | None = None,
         **options: Any,
     ) -> NonPrivateAnalysis:
-        """Return what limits cut and noise adds in the question, for the rows' owner: NOT PRIVATE.
+        """Return exact errors from limits, bounds and noise, for the owner of the rows. NOT PRIVATE.
 
         Args:
-            epsilon, delta: of the release that is considered.
-            groups, rows, total_rows: limits to compare, each with each; the question's own where left out.
-            bounds: pairs of lower and upper to compare, by name of an output.
-            options: others of `release`.
+            epsilon, delta: the privacy budget of the release to analyze.
+            groups, rows, total_rows: limits to compare, in all combinations; the default is the question's
+                own.
+            bounds: pairs of a lower and an upper bound to compare, by output name.
+            options: other options of `release`.
         Returns:
-            A `NonPrivateAnalysis`: of each group, output and combination what is cut in expectation (bias),
-            and the standard deviations of a random choice of groups and of the noise; the chance that a group
-            is shown; and over all groups the root mean square error. Rows are read once for all of them.
+            A `NonPrivateAnalysis`. For each group, output and combination it has the expected bias, the
+            standard deviations from the random choice of groups and from noise, and the chance that the group
+            is shown. Over all groups it has the root mean square error. It reads the rows once for all
+            combinations.
         Raises:
-            ParameterError, QueryError, BudgetError: as for `release`; or limits or bounds are not admissible,
-                or what is asked is not analysed. Before a row is read.
+            ParameterError, QueryError, BudgetError: as for `release`; or limits, bounds or an aggregate
+                cannot be analyzed. No row has been read then.
             RefusalError: the table was opened for analysts.
         Source:
             docs/choosing.md, "Utility analysis for the owner".
@@ -343,15 +346,18 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         means: Mapping[str, Number] | None = None, options: Mapping[str, Any] | None = None,
         **half_widths: Number,
     ) -> float:  # fmt: skip
-        """Return about the smallest epsilon at which the question's error bars are narrow enough.
+        """Return approximately the smallest epsilon that makes the question's error bars narrow enough.
 
         Args:
-            units, rows, confidence, means: as of `preview`.
-            shown: also the least chance that such a group is shown, of groups that are chosen privately.
-            options: those of `release`, such as {"delta": 1e-6}.
-            half_widths: by the names of outputs, the largest half-width of the error bar.
+            units, rows, confidence, means: as for `preview`.
+            shown: also require at least this chance that such a group is shown, for privately chosen groups.
+            options: options of `release`, such as {"delta": 1e-6}.
+            half_widths: by output name, the largest acceptable half-width of its error bar.
+        Returns:
+            The epsilon.
         Raises:
-            QueryError: no such output, or no budget up to 100 reaches it; the text says what 100 gives.
+            QueryError: an output does not exist, or no epsilon up to 100 is enough; the text says what 100
+                gives.
         Source:
             docs/choosing.md.
 
@@ -384,34 +390,33 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         share: Number | None = None,
         unsafe_words: Words | None = None,
     ) -> Released:
-        """Release the answer to the question: noisy numbers, safe to publish.
+        """Release the answer to the question: noisy numbers that are safe to publish.
 
         Args:
-            epsilon: the privacy budget, greater than 0. A float is the number that was written: 0.1
-                is a tenth. It can be left out for a share.
+            epsilon: the privacy budget, greater than 0. A float means the number as written: 0.1 is exactly
+                one tenth. Leave it out with `share`.
             delta: in [0, 1); private groups need more than 0.
-            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto": the one of these with which the
-                expected errors of the outputs are the smallest.
-            group_selection: "auto" (keeps most), "truncated_geometric", "laplace" or "gaussian".
-            pre_threshold: private groups with fewer units than this are never shown.
-            diagnostics: a share of the budget, such as 0.05, for which `release.diagnostics` tells how much
-                limits and bounds changed, with error bars; the answer has the rest of the budget.
-            auto_share: the most of epsilon, from 0.001 to 0.9, that finds bounds and limits which are "auto";
-                what looks leave goes to the answer. Left out it is 0.3, and of limits alone 0.1.
-            confidence: also give error bars of this confidence, in columns named `<output>_error`.
-            sampling: let all error bars of the release, where nothing else is said, hold what a large
-                population has, of which the units are a random sample; as of `Release.errors`. It costs
-                nothing more.
-            nonnegative: show counts below 0 as 0, and sums whose lower bound is not below 0. Error bars hold
-                as often as before; averages and totals of such numbers are too large.
-            budget: that of all questions, which pays; see `sfumato.Budget`.
-            share: in the place of epsilon and delta, the part of the budget that is spent, such as 1/20; the
-                noise is the one that is the smallest for it. Of it too `auto_share` goes to looks.
+            noise: "laplace", "gaussian", "k_norm" (docs/query.md), or "auto" for the one with the smallest
+                expected errors.
+            group_selection: "auto" (keeps the most groups), "truncated_geometric", "laplace" or "gaussian".
+            pre_threshold: never show private groups with fewer units than this.
+            diagnostics: a share of the budget, such as 0.05, with which `release.diagnostics` estimates how
+                much limits and bounds change the answer. The answer has the rest of the budget.
+            auto_share: the largest share of epsilon, from 0.001 to 0.9, for inferring bounds and limits that
+                are "auto". The answer has what remains. The default is 0.3, or 0.1 for limits alone.
+            confidence: also add error bars of this confidence, in columns named `<output>_error`.
+            sampling: by default let the release's error bars cover a large population of which the units are
+                a random sample, as in `Release.errors`. It has no privacy cost.
+            nonnegative: show counts below 0 as 0, and sums too if their lower bound is at least 0. Error bars
+                keep their confidence, but averages and totals of such numbers are too large.
+            budget: the `sfumato.Budget` to charge.
+            share: the share of the budget to spend, such as 1/20, in place of epsilon and delta. The noise is
+                the smallest at this cost, and `auto_share` is part of it.
             unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
         Returns:
-            A Release; its noise is drawn once, however often it is looked at. Bounds and limits that are
-            "auto" are found here, and are in `found`. Of a Spark data frame a Spark data frame, which is
-            computed here, and once (docs/spark.md); of an Arrow schema a Beam transform.
+            A Release; its noise is drawn once, on first access. Bounds and limits that are "auto" are
+            inferred here and reported in `found`. For a Spark data frame the release is computed here, once
+            (docs/spark.md); for an Arrow schema it is a Beam transform.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
 

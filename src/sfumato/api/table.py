@@ -60,16 +60,15 @@ _NO_UNIT = (
 
 @dataclass(frozen=True, repr=False)
 class Table(SuggestingArguments, Displayed, Generic[Released]):
-    """A private table: filter, derive, group, bound and ask; every method gives a new table.
+    """A private table to filter, derive, group, bound and query; every method returns a new table.
 
-    Made by `sfumato.scan`. Nothing is read but declarations (names and types of columns) until a
-    release is drawn.
+    Made by `sfumato.scan`. Until a release is drawn, only names and types of columns are read.
 
     Attributes:
         unit: the privacy unit's column.
         keys: the columns to group by.
-        groups, rows, total_rows: limits of what a unit contributes; None where not given.
-        notes: what whoever asks should know of the table.
+        groups, rows, total_rows: contribution limits; None if not set.
+        notes: what an analyst should know about the table.
     """
 
     _foreign = foreign_names.TABLE | foreign_names.ASKED
@@ -119,19 +118,19 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
 
     @cached_property
     def schema(self) -> Schema:
-        """The columns of the private table by name, with what is known of their types."""
+        """The columns of the private table by name, with what is known about their types."""
         return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> Table[Released]:
-        """Keep the rows where a SQL expression is true.
+        """Keep the rows for which a SQL expression is true.
 
         Args:
-            expression: of one row's columns, in DuckDB's SQL: no aggregates, windows, subqueries or
-                random functions. A row for which it is NULL or fails is dropped.
+            expression: a DuckDB SQL expression over the columns of one row, without aggregates, windows,
+                subqueries or random functions. Rows for which it fails or is NULL are dropped.
         Returns:
-            A table of these rows; this one is as it was.
+            A table with these rows; the original does not change.
         Raises:
-            QueryError: the expression is not admissible or names an unknown column.
+            QueryError: the expression is not supported or names an unknown column.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -141,14 +140,14 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> Table[Released]:
-        """Add or replace columns by SQL expressions of one row's columns; a row that fails gives NULL.
+        """Add or replace columns by SQL expressions over one row; a row where an expression fails has NULL.
 
         Args:
-            expressions: of one row's columns, in DuckDB's SQL, by the name of the column that each makes.
+            expressions: DuckDB SQL expressions over the columns of one row, by the name of the new column.
         Returns:
-            A table with these columns; this one is as it was.
+            A table with these columns; the original does not change.
         Raises:
-            QueryError: an expression is not admissible, or would replace the privacy unit.
+            QueryError: an expression is not supported, or would replace the privacy unit.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -175,25 +174,25 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         rows: int = MAX_ROWS,
         unit_rows: int | None = None,
     ) -> Table[Released]:
-        """Join columns of another table, where values are equal.
+        """Join columns of another table where values are equal.
 
         Args:
-            other: a public table (`sfumato.public`), or a private one of the same privacy units.
-            on: columns that are equal, of the same type: a name, several, or pairs, as {"here": "there"}.
-                With a private table the two privacy units are among them, or all parts of composite ones.
-                NULL equals nothing.
-            how: "left" also keeps rows that match none, with NULL in the other's columns; "inner" does not.
-            rows: of a private table, at most so many rows of a unit with the same values in `on` are matched;
-                at most 10,000. A public table has no such limit.
-            unit_rows: with a private table, a unit has at most so many joined rows, or as many as it has in
-                one of the tables; what would be more is left out before it is made. With a public table, a
-                question in which one row could become more, with the joins before it, is refused when it is
-                released, before anything is paid. At most 10,000,000. None: 100,000, or what a catalog says.
+            other: a public table (`sfumato.public`), or a private one with the same privacy units.
+            on: the columns to match, which have the same types: a name, several names, or pairs such as
+                {"here": "there"}. For a private table they include the privacy units, or all parts of
+                composite ones. NULL equals nothing.
+            how: "inner", or "left" to also keep rows without a match, with NULL in the other's columns.
+            rows: for a private table, the most rows of a unit to match that have the same values in `on`; at
+                most 10,000. A public table has no such limit.
+            unit_rows: at most 10,000,000; None means 100,000, or what a catalog declares. With a private
+                table, a unit has at most this many joined rows, or as many as it has in one of the tables;
+                further rows are dropped before they are joined. With a public table, a release is refused, at
+                no charge, if this and earlier joins could turn one row into more rows.
         Returns:
-            The table with the other's columns; one whose name is here already is called `<name>_right`. Its
-            limits are counted after the join: a row that matches three is three rows.
+            The table with the other's columns; a column whose name is taken becomes `<name>_right`.
+            Contribution limits apply after the join: a row with three matches is three rows.
         Raises:
-            QueryError: types differ, the privacy units are not compared, or the engine joins no tables.
+            QueryError: types differ, the privacy units are not matched, or the engine cannot join tables.
         Source:
             docs/many_tables.md.
 
@@ -211,12 +210,12 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return self._combined(join(self._part, other._part, on, how, rows, unit_rows), *other.notes)
 
     def union(self, other: Table[Any]) -> Table[Released]:
-        """Add the rows of another private table of the same units, with the same columns and types.
+        """Add the rows of another private table with the same units, columns and types.
 
         Args:
-            other: a private table of the same engine, with the same privacy unit.
+            other: a private table of the same engine with the same privacy unit.
         Returns:
-            A table of the rows of both; a unit with rows in both is one unit.
+            A table with the rows of both; a unit with rows in both is one unit.
         Raises:
             QueryError: the columns differ, or the other table is public.
         Source:
@@ -237,16 +236,16 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return self._combined(union(self._part, other._part), *other.notes)
 
     def per_unit(self, /, *by: str, **aggregates: str) -> Table[Released]:
-        """Make one row of all rows of a privacy unit, or of those with the same values in some columns.
+        """Aggregate the rows of each privacy unit to one row, or to one row for each value of some columns.
 
         Args:
-            by: columns that stay, beside the unit.
-            aggregates: SQL of one aggregate each: count(*), count(x), count(DISTINCT x), sum, avg, min, max,
-                bool_and or bool_or of an expression of one row, perhaps with FILTER (WHERE ...).
+            by: columns to keep besides the unit.
+            aggregates: SQL, each with one aggregate: count(*), or count(x), count(DISTINCT x), sum, avg, min,
+                max, bool_and or bool_or of an expression over one row, optionally with FILTER (WHERE ...).
         Returns:
-            A table of the unit, `by`, and the aggregates.
+            A table with the unit, `by` and the aggregates.
         Raises:
-            QueryError: an aggregate is none of these, or names an unknown column.
+            QueryError: an aggregate is not supported or names an unknown column.
         Source:
             docs/many_tables.md.
 
@@ -261,17 +260,17 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
     def sql(
         self, text: str, *, tables: Mapping[str, Table[Any] | PublicTable] | None = None
     ) -> Table[Released]:
-        """Make a table by unit-local SQL: every row follows from one unit's rows, and public tables.
+        """Return a table from unit-local SQL: each row depends on one unit's rows and public tables only.
 
         Args:
-            text: a SELECT; `self` is this table. It keeps the privacy unit in its list.
-            tables: others, by the names that the text has for them: of `sfumato.scan` and `sfumato.public`.
+            text: a SELECT in which `self` is this table. Its list includes the privacy unit.
+            tables: other tables from `sfumato.scan` and `sfumato.public`, by their names in the text.
         Returns:
-            The table, whose privacy unit has the name that the text gives it.
+            The table; its privacy unit has the name that the text gives it.
         Raises:
-            SqlError: the text is not understood or not of this form; it shows the place and what to write.
-            ParameterError: something in tables is no table of `sfumato.scan` or `sfumato.public`.
-            QueryError: groups, limits or totals were asked of a table before.
+            SqlError: the text is not of this form; the error shows the place and what to write.
+            ParameterError: a value in `tables` does not come from `sfumato.scan` or `sfumato.public`.
+            QueryError: the table already has groups, limits or totals.
         Source:
             docs/sql.md, "SQL inside".
 
@@ -296,16 +295,16 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         """Group the table by one or more columns.
 
         Args:
-            columns: the columns to group by. None at all asks about the whole table.
-            keys: the groups, where they are public knowledge: a list of values for one column, a
-                list of tuples for several, or an array or table of Arrow, NumPy, pandas or
-                Polars; on Spark a data frame; on Beam also a schema that `sfumato.beam.named` has named, of a
-                collection that the pipeline brings. Each is in the output, also without rows. Without it, or
+            columns: the columns to group by. Without any, there is one group with all rows.
+            keys: the groups, if they are public knowledge: a list of values for one column, a list of tuples
+                for several, or an array or table from Arrow, NumPy, pandas or Polars. On Spark they can be a
+                data frame, and on Beam a schema that `sfumato.beam.named` names, for a collection from the
+                pipeline. The output has every one of these groups, even those without rows. Without keys, or
                 with "private", groups are chosen privately.
         Returns:
-            A table that is asked by groups; this one is as it was.
+            A grouped table; the original does not change.
         Raises:
-            QueryError: unknown column, the privacy unit as a key, or keys that do not fit.
+            QueryError: a column is unknown, the privacy unit is a key, or keys do not fit the columns.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
@@ -340,19 +339,20 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return self._with(keys=columns, _public_keys=table)
 
     def totals(self, *sets: Sequence[str], cube: bool = False, integer: bool = False) -> Table[Released]:
-        """Add totals of public groups, which agree with them: rows of which keys are NULL.
+        """Add totals of public groups that agree with the groups' numbers, in rows whose keys are NULL.
 
         Args:
-            sets: of keys, each a list of names: a row for each combination of their values. Without any it is
-                ROLLUP: all keys, all but the last one, and so on to the total of all groups, `[]`.
-            cube: all sets of keys.
-            integer: counts, and sums of whole numbers, are whole numbers, and not negative where exact ones
-                cannot be.
+            sets: lists of key names; each list adds a row for each combination of their values. The default
+                is ROLLUP: all keys, all but the last, and so on to the grand total, `[]`.
+            cube: add all sets of keys.
+            integer: make counts, and sums of whole numbers, whole; and not negative where exact ones cannot
+                be.
         Returns:
-            The table, whose release has a column `grouping` behind the keys: 0 for groups, else a bit for
-            each key that is NULL because a row is a total of all its values, the first key's the highest.
+            The table. Its release has a column `grouping` after the keys: 0 for groups. For totals it has one
+            bit for each key that is NULL because the row covers all its values; the first key's bit is the
+            highest.
         Raises:
-            QueryError: there are no keys, or a set has a name that is none of them.
+            QueryError: the table has no keys, or a set names something else.
         Source:
             docs/totals.md.
 
@@ -375,21 +375,23 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         keys: Any = None,
         candidates: int | None = None,
     ) -> Top:
-        """Ask for the k largest groups, by units or by a sum; a unit may be in any number of them.
+        """Query the k largest groups, ranked by units or by a sum; a unit may be in any number of groups.
 
         Args:
             columns: the columns to group by, at least one.
             k: how many groups, from 1 to 100,000.
-            by: `sf.sum(column, lower=, upper=)`, with bounds of what a unit adds to a group; None for units.
-            keys: the groups, where they are public knowledge, as of `group_by`: k of them are shown. Without
-                it at most k are, and delta is needed. On Beam also a schema of `sfumato.beam.named`.
-            candidates: of private groups, how many of the largest may be shown; None for 10 k, at least
-                100.
+            by: `sf.sum(column, lower=, upper=)`, with bounds on what a unit adds to a group; None to rank by
+                units.
+            keys: the groups, if they are public knowledge, as for `group_by`; the release shows k of them.
+                Without keys it shows at most k and needs a delta. On Beam they can be a schema from
+                `sfumato.beam.named`.
+            candidates: the number of largest private groups from which the release chooses; None means 10 k,
+                and at least 100.
         Returns:
-            A `Top`, of which `release(epsilon=..., delta=...)` gives a table of ranks and keys, and unless
-            they are left out noisy numbers of units.
+            A `Top`. Its `release(epsilon=..., delta=...)` returns a table of ranks and keys, with noisy
+            numbers unless you turn them off.
         Raises:
-            QueryError: a column or a key does not fit, or limits were set.
+            QueryError: a column or a key does not fit, or the table has contribution limits.
         Source:
             docs/statistics.md, "The largest groups".
 
@@ -438,25 +440,23 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         beyond: BeyondChoice | None = None,
         total_rows: int | None = None,
     ) -> Table[Released]:
-        """Limit what one privacy unit contributes: `groups` and `rows`, or `total_rows` by itself.
+        """Limit the contribution of each privacy unit, by `groups` and `rows` or by `total_rows` alone.
 
         Args:
-            groups: a unit counts in at most so many groups. "shared" releases the keys of private groups, and
-                agg() has no aggregates: a unit in t of them, at most 1,000, adds 1/sqrt(t) to each.
-            rows: a unit counts as at most so many rows in a group; one with more is scaled down. It may be
-                left out where each unit has one row by how they are made, as behind `per_unit`.
-            beyond: how a unit counts that is in more groups. "sample": in some of them, chosen at random.
-                "scale": of public groups, in part in each: of j, as groups/j of a unit. "auto": "scale" for
-                public groups where no quantiles are asked, else "sample".
-            total_rows: at most so many rows of a unit count, over all groups together, chosen at random; the
-                others are left out. For units whose rows may all be in one group, or each in another.
+            groups: the most groups in which a unit counts. "shared" releases the keys of private groups and
+                takes no aggregates in agg(): a unit in t groups, at most 1,000, adds 1/sqrt(t) to each.
+            rows: the most rows of a unit that count in a group; the contribution of a unit with more is
+                scaled down. Leave it out if each unit has one row by construction, as after `per_unit`.
+            beyond: how a unit in more than `groups` groups contributes. "sample": to a random choice of them.
+                "scale", for public groups: a unit in j groups contributes the fraction groups/j to each.
+                "auto": "scale" for public groups without quantiles, otherwise "sample".
+            total_rows: the most rows of a unit that count over all groups together; further rows are dropped
+                at random. Use it for units whose rows may all be in one group or all in different groups.
         Returns:
-            A table with these limits; this one is as it was.
+            A table with these limits; the original does not change.
         Raises:
-            ParameterError: a limit is not a whole number of at least 1, or `beyond` is something else.
-
-        `groups` and `rows` may be "auto": then a release finds them by a noisy look at what units contribute,
-        for a share of its epsilon, and tells them in `found` (docs/choosing.md).
+            ParameterError: a limit is not a whole number of at least 1, or `beyond` is not one of these
+                values.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "town": ["A", "B", "A"]}), privacy_unit="id")
@@ -464,6 +464,9 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> questions = [towns.bound(groups=1, rows=rows).agg(n=sf.count()) for rows in (1, 5)]
         >>> [round(one.plan(epsilon=1).expected["n"], 1) for one in questions]  # errors grow with limits
         [1.4, 7.1]
+
+        `groups` and `rows` may be "auto". A release then infers them with a noisy query of what units
+        contribute, for a share of its epsilon, and reports them in `found` (docs/choosing.md).
         """
         shared = isinstance(groups, str) and groups == "shared"
         if shared:
@@ -479,11 +482,13 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return self._with(**given)
 
     def for_analysts(self) -> Table[Released]:
-        """Return the table for analysts, who may see releases, and nothing exact.
+        """Return the table for analysts, who may see releases and nothing exact.
 
-        Refused are `analyze`, `sf.check`, and words of which the noise is known.
+        The table and everything made from it refuse `analyze`, `sf.check`, and random words whose noise is
+        known.
 
-        Whatever is made of it refuses, too.
+        Returns:
+            The table; the original does not change.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id").for_analysts()
@@ -494,19 +499,21 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return replace(self, _engine=self._engine.for_analysts())
 
     def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Table[Any]:
-        """Return a table of made-up rows with the same columns, to try questions on at no charge.
+        """Return a table of dummy rows with the same columns, for trying queries at no cost.
 
-        What is made up follows from names and types of columns, and what a catalog declares; the data is not
-        read. Whatever can be asked of the table can be asked of this one, in this process, and no budget is
-        spent. Explanations, answers on the command line and receipts say that rows are made up.
+        Dummy rows depend on names and types of columns and on what a catalog declares; the data is not read.
+        The table takes every query that the original takes, in this process, without spending a budget.
+        Explanations, answers on the command line and receipts say that the rows are dummies.
 
         Args:
-            rows: how many.
-            units: of how many privacy units; a quarter of the rows where it is left out.
-            seed: with another one, rows are others; with the same one, they are the same.
+            rows: the number of rows.
+            units: the number of privacy units; the default is a quarter of the rows.
+            seed: the same seed makes the same rows, another seed makes others.
+        Returns:
+            A table of dummy rows.
         Raises:
-            ParameterError: a number is not admissible.
-            QueryError: the table is made of others, or was grouped; or its types were guessed from rows.
+            ParameterError: a number is out of range.
+            QueryError: the table is derived from others or grouped, or its types were guessed from rows.
         Source:
             docs/dummy.md.
 
@@ -528,15 +535,15 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return {}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
-        """Ask aggregates of each group of the table; the names are those of the output's columns.
+        """Query aggregates of each group; their names become the output columns.
 
         Args:
-            unnamed: nothing; each aggregate has a name.
-            aggregates: such as `sfumato.count()`, by the name of the output column.
+            unnamed: always empty, because each aggregate needs a name.
+            aggregates: aggregates such as `sfumato.count()`, by output column.
         Returns:
-            A question; nothing is read before it is released.
+            A Question; it reads nothing until you release it.
         Raises:
-            QueryError: an aggregate has no name, cannot be asked of its column, or lacks a limit.
+            QueryError: an aggregate has no name, does not fit its column, or lacks a limit.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")

@@ -23,16 +23,16 @@ NO_STANDARD_ERROR = (
 
 @dataclass(frozen=True)
 class Bars:
-    """Error bars as requested: confidence, each or all at once, with sampling error or without.
+    """Error bars as requested: confidence, individual or simultaneous, with or without sampling error.
 
     Args:
-        confidence: in (0, 1): the chance that a number is within its bar of the truth.
-        simultaneous: whether that is the chance that all numbers are.
-        sampling: whether the truth is that of a population, of which the units are a random sample; else
-            that of the rows.
-        standard: whether they are standard errors, which have no confidence.
-        selected: whether noisy numbers decide which rows are shown: then the confidence is that each output
-            is within its bars in all rows that these are selected from.
+        confidence: in (0, 1), the chance that a number is within its error bar of the truth.
+        simultaneous: whether the confidence is that all numbers are within their error bars.
+        sampling: whether the truth is a population of which the units are a random sample, rather than the
+            rows.
+        standard: whether these are standard errors, which have no confidence.
+        selected: whether noisy numbers decide which rows are shown. The confidence is then that each output
+            is within its error bars in all rows from which these are selected.
 
     >>> Bars(0.9).describe(Bias())
     '90% error bar, for each number by itself. It covers the noise, not sampling error.'
@@ -73,7 +73,7 @@ class Bars:
 
     @property
     def suffix(self) -> str:
-        """The end of the names of columns of these error bars, behind that of the output."""
+        """The suffix of the error-bar columns, after the name of the output."""
         return "_standard_error" if self.standard else "_error"
 
     def _covers(self, bias: Bias) -> str:
@@ -95,10 +95,12 @@ class Bars:
         return "for all numbers at once" if self.simultaneous else "for each number by itself"
 
     def describe(self, bias: Bias) -> str:
-        """Return a sentence on what the error bars cover.
+        """Return a sentence that says what the error bars cover.
 
         Args:
-            bias: what limits and bounds can change in the numbers.
+            bias: the bias from limits and bounds.
+        Returns:
+            The sentence.
 
         >>> Bars(sampling=True).describe(Bias(bounds=True))[40:]
         '. It covers the noise and the sampling error around statistics of the clamped values.'
@@ -112,10 +114,10 @@ class Bias:
     """The bias that contribution limits and bounds can cause, which error bars do not include.
 
     Args:
-        limits: whether a unit may have more groups, rows or values than count.
+        limits: whether a unit may have more groups, rows or values than the limits allow.
         bounds: whether values may be clamped.
-        remedy: what to write for an estimate; "" where nothing gives one.
-        estimated: whether the release has diagnostics, which estimate it.
+        remedy: what to write to get an estimate; "" if nothing gives one.
+        estimated: whether the release has diagnostics, which estimate the bias.
 
     >>> bool(Bias()), Bias(bounds=True).basis
     (False, 'of the clamped values')
@@ -139,16 +141,18 @@ class Bias:
 
     @property
     def basis(self) -> str:
-        """What the exact statistics under the error bars are of, if that is not simply the rows."""
+        """The data that the exact statistics under the error bars describe, if it is not simply the rows."""
         return (
             "of the clamped values" if self.bounds else "of the rows within the limits" if self.limits else ""
         )
 
     def describe(self, option: str = REMEDY) -> str:
-        """Return a sentence that error bars do not include the bias, and what estimates it; or nothing.
+        """Return a sentence that error bars exclude the bias and what estimates it, or an empty text.
 
         Args:
-            option: how `diagnostics=0.05` is written there.
+            option: how to write `diagnostics=0.05` in this interface.
+        Returns:
+            The sentence, or "" if there can be no bias.
 
         >>> Bias(limits=True).describe()
         'Does not include bias from contribution limits and bounds; diagnostics=0.05 estimates it.'

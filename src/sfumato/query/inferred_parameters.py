@@ -13,15 +13,15 @@ from sfumato.display.cards import TextCard
 
 @dataclass(frozen=True, repr=False)
 class Found(TextCard):
-    """A parameter that a release inferred, such as a bound: value and cost; it is published too.
+    """A parameter that a release inferred, such as a bound, with its cost. It is published too.
 
     Args:
-        what: what it is, in a few words.
-        value: what was found, as plain data, such as the two bounds.
-        epsilon: what finding it cost, of the budget of the whole release.
-        left_out: of what a share is beyond the limits, those that were given too, and about how large it is,
-            as far as the look tells; None of what leaves out no rows.
-        drawn_parts: the descriptions of what the look drew, as the certificate reads them.
+        what: a short name of the parameter.
+        value: the inferred value as plain data, such as two bounds.
+        epsilon: the part of the release's epsilon that the inference cost.
+        left_out: what is over the limits (including limits you set) and roughly its share, as estimated by
+            the query; None if no rows are dropped.
+        drawn_parts: the descriptions of the noise drawn, for the certificate.
 
     >>> print(Found("bounds of the rows of 'visits'", (0.0, 64.0), Fraction(1, 10)))
     bounds of the rows of 'visits': 0 to 64, found with epsilon 0.1
@@ -42,8 +42,10 @@ class Found(TextCard):
         """Return the parameter that preliminary queries with these plans inferred.
 
         Args:
-            what, value, left_out: as of `Found`.
-            plans: of all looks that were drawn for it.
+            what, value, left_out: as for `Found`.
+            plans: the plans of all preliminary queries for it.
+        Returns:
+            The parameter, with the cost of the plans.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> people = sf.scan(pa.table({"id": [1]}), privacy_unit="id").agg(n=sf.count_units())
@@ -56,7 +58,7 @@ class Found(TextCard):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The inferred parameter as plain data, for JSON."""
+        """Return the inferred parameter as plain data, for JSON."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         content = {"what": self.what, "value": value, "epsilon": str(self.epsilon)}
         return content if self.left_out is None else content | {"left out": list(self.left_out)}

@@ -27,9 +27,10 @@ IN_PLACE = "instead (in Python, on a column that with_columns derives first)"
 
 
 class Kind(Enum):
-    """The kind of a column: `INTEGER`, `REAL`, `BOOLEAN`; `OTHER`, such as texts.
+    """The kind of a column: `INTEGER`, `REAL`, `BOOLEAN`, or `OTHER`, such as text.
 
-    Values of an `OPAQUE` one do not compare, or print, alike everywhere: they are no keys and no units.
+    An `OPAQUE` column has values that do not compare or print the same everywhere, so it cannot be a key or a
+    privacy unit.
 
     >>> [kind.value for kind in Kind if kind.numeric]
     ['integer', 'real', 'boolean']
@@ -50,12 +51,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a schema: its type, and whether it may be missing.
+    """A column of a schema: its type, and whether values may be missing.
 
     Args:
-        kind: what it holds.
-        type_name: the engine's name of the type.
-        missing: whether a row may lack a value (NULL or NaN), as far as types, catalogs and conditions tell.
+        kind: the kind of its values.
+        type_name: the engine's name for the type.
+        missing: whether a row may lack a value (NULL or NaN), according to types, catalogs and conditions.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> visits = sf.scan(pa.table({"id": [1, 2], "hours": [[0.5, 2.0], [1.0]]}), privacy_unit="id")
@@ -70,7 +71,7 @@ class Column:
 
     @property
     def entries(self) -> AtomDomain | None:
-        """The entries of a column of lists of numbers; None for other columns of a schema."""
+        """The domain of the entries, for a column of lists of numbers; None for other columns."""
         of = _LIST.fullmatch(self.type_name)
         if of is None:
             return None
@@ -83,7 +84,7 @@ class Column:
 
     @property
     def length(self) -> int | None:
-        """The length of each list of the column, if the type has it."""
+        """The length of each list in the column, if the type fixes it."""
         of = _LIST.fullmatch(self.type_name)
         return int(of[2]) if of is not None and of[2] else None
 

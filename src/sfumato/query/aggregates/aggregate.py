@@ -112,9 +112,10 @@ def _kept(value: Any) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class Aggregate(Suggesting, Spelled, ABC):
-    """Base class of aggregates, as `Table.agg` takes them: plain data, with nothing to call.
+    """The base class of the aggregates that `Table.agg` takes, as plain data.
 
-    Made by functions such as `count`, `sum` and `quantile`; two of them are equal where they ask the same.
+    Functions such as `count`, `sum` and `quantile` return them. Two aggregates that compute the same are
+    equal.
 
     >>> import sfumato as sf
     >>> sf.sum("minutes", lower=0, upper=180)

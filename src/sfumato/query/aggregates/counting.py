@@ -110,16 +110,17 @@ class CountDistinct(Aggregate):
 def count(
     column: str | None = None, *, weight: str | None = None, max_weight: Number | None = None
 ) -> Aggregate:
-    """Count rows, or rows in which `column` is not NULL and not NaN.
+    """Count rows, or rows in which `column` is neither NULL nor NaN.
 
     Args:
-        column: a column; all rows count without one.
-        weight: a column of survey weights: then rows count as many as they stand for in the population.
-        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
+        column: a column; leave it out to count all rows.
+        weight: a column of survey weights, to estimate the number of rows in the population.
+        max_weight: trim larger weights to this. Negative weights become 0; rows without a weight do not
+            count.
     Returns:
-        What `agg` takes: the number of rows, a whole number; with weights a float.
+        An aggregate for `agg`: the number of rows, a whole number, or a float with weights.
     Raises:
-        QueryError: the column is no name, or one of the weights is missing.
+        QueryError: the column is not a name, or only one of `weight` and `max_weight` is given.
     Source:
         Dwork, McSherry, Nissim and Smith 2006, "Calibrating noise to sensitivity in private data analysis".
         Proof: docs/proofs/count.md, and with weights docs/proofs/weighted_sum.md.
@@ -133,10 +134,10 @@ def count(
 
 @aggregate_function()
 def count_units() -> Aggregate:
-    """Count privacy units (people): each counts once in each of its groups.
+    """Count privacy units (people): each unit counts once in each of its groups.
 
     Returns:
-        What `agg` takes: the number of units, a whole number.
+        An aggregate for `agg`: the number of units, a whole number.
     Source:
         Proof: docs/proofs/count_units.md.
 
@@ -148,19 +149,19 @@ def count_units() -> Aggregate:
 
 @aggregate_function("APPROX_COUNT_DISTINCT", counts=True)
 def count_distinct(column: str, *, values: int, method: DistinctMethod = "matching") -> Aggregate:
-    """Count the different values of a column that are not NULL and not NaN.
+    """Count the distinct values of a column that are neither NULL nor NaN.
 
     Args:
         column: any column.
-        values: a unit counts with at most so many different values in a group.
-        method: "matching" counts as many values as can be, each brought by one unit. "shares" divides each
-            unit among its rows: less is counted where units have more values than the limit, but it needs
-            no look at all units of a group together, which takes less on Spark and Beam.
+        values: the most distinct values that a unit may contribute to a group.
+        method: "matching" counts as many values as possible, each contributed by one unit. "shares" divides
+            each unit among its rows; it counts less if units have more values than the limit, but takes less
+            time on Spark and Beam because it does not need to compare all units of a group.
     Returns:
-        What `agg` takes: the number of different values, a whole number.
+        An aggregate for `agg`: the number of distinct values, a whole number.
     Raises:
-        QueryError: the column is no name.
-        ParameterError: the limit is not a whole number from 1 to 1,000,000, or there is no such method.
+        QueryError: the column is not a name.
+        ParameterError: the limit is not a whole number from 1 to 1,000,000, or the method does not exist.
 
     >>> count_distinct("product", values=3)
     CountDistinct(column='product', values=3, method='matching')

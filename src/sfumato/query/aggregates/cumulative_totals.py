@@ -95,18 +95,18 @@ class Cumulative(Aggregate):
 
 @aggregate_function()
 def cumulative(of: Aggregate, *, over: str | None = None) -> Aggregate:
-    """Add up a count or a sum over all time steps up to each, with little more noise than one step has.
+    """Add up a count or a sum over time, with little more noise than a single time step has.
 
-    Groups are public, `group_by(..., keys=...)`, and a complete list of the steps; with further keys, such as
-    a region, each has all steps, and a total of its own.
+    The groups are public, `group_by(..., keys=...)`, and list every time step. With further keys, such as a
+    region, each has all time steps and its own running total.
 
     Args:
         of: `count()`, `count_units()` or `sum(...)`.
-        over: the key column of time: whole numbers, dates or times. May be left out where it is the only key.
+        over: the time key, of whole numbers, dates or times. Leave it out if it is the only key.
     Returns:
-        What `agg` takes: of each step the total so far.
+        An aggregate for `agg`: the total up to and including each time step.
     Raises:
-        QueryError: what is added up is none of these.
+        QueryError: `of` is not one of these aggregates.
 
     >>> from sfumato.query.aggregates import count
     >>> cumulative(count(), over="week").over

@@ -205,15 +205,15 @@ class Combination(Derived):
 
 @aggregate_function()
 def ratio(first: str, second: str) -> Aggregate:
-    """Divide one output by another one, with an error bar for both together.
+    """Divide one output by another, with an error bar that covers both.
 
     Args:
-        first, second: names of outputs of the same question.
+        first, second: names of outputs of the same question; `first` is divided by `second`.
     Returns:
-        An aggregate that costs nothing: it is computed of noisy numbers. It is NaN where the second output is
-        0, and its error bar is infinite where the second may be 0, as far as its noise tells.
+        An aggregate without privacy cost, computed from noisy numbers. It is NaN if the second output is 0,
+        and its error bar is infinite if the second output may be 0 within its noise.
     Raises:
-        QueryError: a name is no text.
+        QueryError: a name is not text.
 
     >>> ratio("visits", "people")
     Ratio(first='visits', second='people')
@@ -226,15 +226,15 @@ def ratio(first: str, second: str) -> Aggregate:
 
 @aggregate_function()
 def difference(first: str, second: str) -> Aggregate:
-    """Take one output from another one, with an error bar for both together.
+    """Subtract one output from another, with an error bar that covers both.
 
     Args:
-        first, second: names of outputs of the same question.
+        first, second: names of outputs of the same question; `second` is subtracted from `first`.
     Returns:
-        An aggregate that costs nothing: it is computed of noisy numbers. What both have in common is no error
-        of it.
+        An aggregate without privacy cost, computed from noisy numbers. Noise that both outputs share does not
+        add to its error.
     Raises:
-        QueryError: a name is no text.
+        QueryError: a name is not text.
 
     >>> difference("asked", "answered")
     Difference(first='asked', second='answered')

@@ -156,27 +156,28 @@ def histogram(
     weight: str | None = None,
     max_weight: Number | None = None,
 ) -> Aggregate:
-    """Count rows, or units, in bins between edges.
+    """Count rows or units in bins between edges.
 
     Args:
         column: a numeric column.
-        edges: increasing numbers, each taken as the nearest float64; the first may be -inf, the last inf. A
-            bin holds its lower edge, the last one its upper edge too.
-        outside: what becomes of numbers outside of the edges: "drop", or "count" in a bin on each side.
-        per: "row" counts rows, up to the limit `rows=` in all bins of a group together. With "unit" each
-            counts once: one with several rows is divided over their bins.
-        shares: return parts of all that is in bins, in place of numbers.
-        weight: a column of survey weights: then the population that the rows stand for is counted (expansion
-            totals); with per="unit" a unit counts as much as its weight, or as the mean of those of its rows.
-        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
+        edges: increasing numbers, each rounded to the nearest float64; the first may be -inf and the last
+            inf. A bin includes its lower edge, and the last bin its upper edge too.
+        outside: "drop" numbers outside the edges, or "count" them in an extra bin on each side.
+        per: "row" counts rows, at most `rows=` in all bins of a group together. "unit" counts each unit once;
+            a unit with several rows is divided over their bins.
+        shares: return shares of the total instead of counts.
+        weight: a column of survey weights, to estimate counts in the population (expansion totals). With
+            per="unit" a unit counts as much as the mean weight of its rows.
+        max_weight: trim larger weights to this. Negative weights become 0; rows without a weight do not
+            count.
     Returns:
-        An aggregate whose outputs are `name_0_18` for the bin from 0 to 18, and so on; `name_under_0` and
-        `name_over_65` for what is outside, and with infinite edges `name_under_18` and `name_from_65`.
-        NULL and NaN are in no bin.
+        An aggregate with an output for each bin, such as `name_0_18` for the bin from 0 to 18; `name_under_0`
+        and `name_over_65` outside the edges, and `name_under_18` and `name_from_65` for infinite edges. NULL
+        and NaN are in no bin.
     Raises:
-        QueryError: the column is no name, or one of the weights is missing.
-        ParameterError: there are not at least two edges, increasing numbers, for at most 1,000 bins (100 for
-            shares); or another argument is not such.
+        QueryError: the column is not a name, or only one of `weight` and `max_weight` is given.
+        ParameterError: edges are not at least two increasing numbers, there are more than 1,000 bins (100 for
+            shares), or another argument is not valid.
 
     >>> histogram("age", [0, 18, 65], outside="count").outputs("age")
     ('age_under_0', 'age_0_18', 'age_18_65', 'age_over_65')
@@ -217,20 +218,21 @@ def value_counts(
     weight: str | None = None,
     max_weight: Number | None = None,
 ) -> Aggregate:
-    """Count rows, or units, by the values of a column that are listed.
+    """Count rows or units for each listed value of a column.
 
     Args:
-        column: a column of texts, whole numbers, truth values or dates.
-        values: public values, all of the column's type: known beforehand, not read from the data.
-        other: whether rows with any other value are counted together, in one bin more.
-        per, shares, weight, max_weight: as of `histogram`.
+        column: a column of text, whole numbers, truth values or dates.
+        values: public values of the column's type, which you know beforehand and do not read from the data.
+        other: whether to count rows with other values together, in one extra bin.
+        per, shares, weight, max_weight: as for `histogram`.
     Returns:
-        An aggregate whose outputs are `name_small` for the value "small", and so on; `name_other` for the
-        others. Where two names would be equal but for case, the place in the list is added. NULL is no value.
+        An aggregate with an output for each value, such as `name_small` for "small", and `name_other` for
+        other values. If two names differ only in case, the position in the list is added. NULL does not
+        count.
     Raises:
-        QueryError: the column is no name, or one of the weights is missing.
-        ParameterError: there are not from 1 to 1,000 values (or 100 for shares) of one type, each once; or
-            another argument is not such.
+        QueryError: the column is not a name, or only one of `weight` and `max_weight` is given.
+        ParameterError: values are not 1 to 1,000 (100 for shares) distinct values of one type, or another
+            argument is not valid.
     Source:
         as `histogram`.
 

@@ -171,22 +171,24 @@ def quantiles(
     upper: Number | None = None,
     error_bars: bool = True,
 ) -> Aggregate:
-    """Return quantiles of a column within [lower, upper]: by a tree of noisy counts, or by chosen places.
+    """Return quantiles of a column within [lower, upper].
+
+    They come from a tree of noisy counts or, with K-norm noise, from a private choice of values.
 
     Args:
         column: a numeric column.
-        ranks: numbers in [0, 1], or one such number. All ranks of one column share one tree,
-            or with K-norm noise one choice.
-        lower, upper: the range in which quantiles are looked for.
-        error_bars: whether K-norm noise is to leave a part of the budget for them; without it they reach to
-            the bounds, and all else has less noise. Other noise gives them in any case.
+        ranks: one number in [0, 1], or several. All ranks of a column share one tree, or one choice with
+            K-norm noise.
+        lower, upper: the range in which to search for quantiles.
+        error_bars: whether K-norm noise reserves a part of the budget for error bars. Without it, error bars
+            reach to the bounds and everything else has less noise. Other noise always gives error bars.
     Returns:
-        An aggregate whose outputs are `name_25` for rank 0.25, and so on; `name` for one number.
+        An aggregate with outputs such as `name_25` for rank 0.25, or `name` for a single number.
     Raises:
-        QueryError: the column is no name, or one of the bounds is missing.
-        ParameterError: ranks, bounds or `error_bars` are not such; a rank stands twice.
+        QueryError: the column is not a name, or a bound is missing.
+        ParameterError: ranks, bounds or `error_bars` are not valid, or a rank occurs twice.
     Source:
-        Proofs: of the trees docs/proofs/quantile_tree.md and docs/proofs/value_tree.md; of chosen places
+        Proofs: for trees docs/proofs/quantile_tree.md and docs/proofs/value_tree.md; for chosen values
         docs/proofs/joint_quantiles.md and docs/proofs/leaves.md.
 
     >>> quantiles("docvis", [0.25, 0.75], lower=0, upper=60).ranks
@@ -211,17 +213,19 @@ def quantile(
     upper: Number | None = None,
     error_bars: bool = True,
 ) -> Aggregate:
-    """Return the quantile of a column at one rank: the value that a share of the values is at most.
+    """Return the quantile of a column at one rank: the value below which that share of the values lies.
 
     Args:
         column: a numeric column.
         rank: the share, a number in [0, 1].
-        lower, upper, error_bars: as of `quantiles`.
+        lower, upper, error_bars: as for `quantiles`.
+    Returns:
+        An aggregate for `agg`, with one output in the column's unit.
     Raises:
-        QueryError: the column is no name, or one of the bounds is missing.
-        ParameterError: the rank, the bounds or `error_bars` are not such.
+        QueryError: the column is not a name, or a bound is missing.
+        ParameterError: the rank, the bounds or `error_bars` are not valid.
     Source:
-        as `quantiles`.
+        As for `quantiles`.
 
     >>> quantile("docvis", 0.9, lower=0, upper=60).ranks
     (0.9,)
@@ -238,12 +242,14 @@ def median(
 
     Args:
         column: a numeric column.
-        lower, upper, error_bars: as of `quantiles`.
+        lower, upper, error_bars: as for `quantiles`.
+    Returns:
+        An aggregate for `agg`, with one output in the column's unit.
     Raises:
-        QueryError: the column is no name, or one of the bounds is missing.
-        ParameterError: the bounds or `error_bars` are not such.
+        QueryError: the column is not a name, or a bound is missing.
+        ParameterError: the bounds or `error_bars` are not valid.
     Source:
-        as `quantiles`.
+        As for `quantiles`.
 
     >>> median("docvis", lower=0, upper=60).ranks
     (0.5,)
@@ -255,19 +261,20 @@ def median(
 def min(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
-    """Return about the smallest value of a column: the quantile of rank 0.01, and a note that says so.
+    """Return approximately the smallest value of a column: the quantile of rank 0.01, with a note.
 
-    The smallest value of all is one row's, and is never released. For another rank near the end ask for
-    `quantile`.
+    The exact minimum is a single row's value and is never released. Use `quantile` for another low rank.
 
     Args:
         column: a numeric column.
-        lower, upper, error_bars: as of `quantiles`.
+        lower, upper, error_bars: as for `quantiles`.
+    Returns:
+        An aggregate for `agg`, with one output in the column's unit.
     Raises:
-        QueryError: the column is no name, or one of the bounds is missing.
-        ParameterError: the bounds or `error_bars` are not such.
+        QueryError: the column is not a name, or a bound is missing.
+        ParameterError: the bounds or `error_bars` are not valid.
     Source:
-        as `quantiles`.
+        As for `quantiles`.
 
     >>> min("docvis", lower=0, upper=60).ranks
     (0.01,)
@@ -279,19 +286,20 @@ def min(
 def max(
     column: str, *, lower: Number | None = None, upper: Number | None = None, error_bars: bool = True
 ) -> Aggregate:
-    """Return about the largest value of a column: the quantile of rank 0.99, and a note that says so.
+    """Return approximately the largest value of a column: the quantile of rank 0.99, with a note.
 
-    The largest value of all is one row's, and is never released. For another rank near the end ask for
-    `quantile`.
+    The exact maximum is a single row's value and is never released. Use `quantile` for another high rank.
 
     Args:
         column: a numeric column.
-        lower, upper, error_bars: as of `quantiles`.
+        lower, upper, error_bars: as for `quantiles`.
+    Returns:
+        An aggregate for `agg`, with one output in the column's unit.
     Raises:
-        QueryError: the column is no name, or one of the bounds is missing.
-        ParameterError: the bounds or `error_bars` are not such.
+        QueryError: the column is not a name, or a bound is missing.
+        ParameterError: the bounds or `error_bars` are not valid.
     Source:
-        as `quantiles`.
+        As for `quantiles`.
 
     >>> max("docvis", lower=0, upper=60).ranks
     (0.99,)

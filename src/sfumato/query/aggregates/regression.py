@@ -162,13 +162,15 @@ Bounds = Mapping[str, tuple[Number, Number]]
 
 @aggregate_function("COVAR_POP")
 def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
-    """Return the population covariance of two columns, over rows with a value of both.
+    """Return the population covariance of two columns, over rows with both values.
 
     Args:
         x, y: numeric columns.
-        bounds: by column, the lower and the upper bound of each row, in the column's unit.
+        bounds: by column, the lower and upper bound of each row, in the column's unit.
+    Returns:
+        An aggregate for `agg`, in the product of both columns' units.
     Raises:
-        QueryError: a column is no name or twice there, or bounds of one are missing or of no column.
+        QueryError: a column is not a name or occurs twice, or bounds are missing or name another column.
         ParameterError: a bound is not finite, or lower is not below upper.
     Source:
         Proof: docs/proofs/cross_moments.md.
@@ -181,14 +183,16 @@ def covariance(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
 
 @aggregate_function("CORR")
 def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
-    """Return the correlation of two columns, over rows with a value of both; 0 where one does not vary.
+    """Return the correlation of two columns, over rows with both values; 0 if one column is constant.
 
     Args:
-        x, y, bounds: as of `covariance`.
+        x, y, bounds: as for `covariance`.
+    Returns:
+        An aggregate for `agg`, without unit.
     Raises:
-        QueryError, ParameterError: as of `covariance`.
+        QueryError, ParameterError: as for `covariance`.
     Source:
-        as `covariance`, over the roots of two variances.
+        As for `covariance`, divided by the roots of two variances.
 
     >>> correlation("age", "income", bounds={"age": (0, 100), "income": (0, 50)}).columns
     ('age', 'income')
@@ -198,17 +202,18 @@ def correlation(x: str, y: str, *, bounds: Bounds | None = None) -> Aggregate:
 
 @aggregate_function("LINEAR_REGRESSION")
 def linear_regression(y: str, x: Sequence[str], *, bounds: Bounds | None = None) -> Aggregate:
-    """Explain a column by others, linearly, with an intercept, over rows with a value of all.
+    """Fit a linear regression of one column on others, with an intercept, over rows with all values.
 
     Args:
-        y: the column that is explained.
-        x: those that explain it, 8 at most.
-        bounds: as of `covariance`.
+        y: the dependent column.
+        x: the explanatory columns, at most 8.
+        bounds: as for `covariance`.
     Returns:
-        An output for each coefficient: asked as `fit`, `fit_intercept`, then `fit_` and the column's name.
+        An aggregate with an output for each coefficient: for the name `fit`, `fit_intercept` and `fit_` with
+        each column's name.
     Raises:
-        QueryError: as of `covariance`; or no column explains, or more than 8.
-        ParameterError: as of `covariance`.
+        QueryError: as for `covariance`; or there are no explanatory columns, or more than 8.
+        ParameterError: as for `covariance`.
 
     >>> bounds = {"income": (0, 50), "age": (0, 100)}
     >>> linear_regression("income", ["age"], bounds=bounds).outputs("fit")

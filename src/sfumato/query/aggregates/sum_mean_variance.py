@@ -212,24 +212,25 @@ def sum(
 
     Args:
         column: a numeric column.
-        lower, upper: bounds in the column's unit. They bound what each unit adds to a group (its
-            exact sum is clamped), or with per="row" each row. Both may be left out, here and below, where
-            the table is one of a catalog that declares bounds of the column; these bound each row. With
-            "auto", for one or both, a release finds it for a share of its budget (docs/choosing.md).
-        per: "unit" or "row". When left out it is "unit"; but where a mean or variance of the same
-            column and bounds is asked with rows=1, the sum shares their numbers and is per row.
-        weight: a column of survey weights: then the total of the population that the rows stand for is
-            estimated, the sum of values times weights (an expansion total). Bounds are of each row.
-        max_weight: larger weights are trimmed to this; below 0 they are 0, and rows without one do not count.
-        magnitudes: of bounds that are found, the smallest and the largest size that values may have, such as
-            (1, 10**6): what is known beforehand, and not read from the data. Larger ones are clamped.
-        missing: a number that takes the place of NULL and NaN, before bounds apply. Without it, rows without
-            a value do not count here.
+        lower, upper: bounds in the column's unit. They clamp each unit's exact sum in a group, or each row
+            with per="row". Leave both out, here and below, if the table's catalog declares bounds for the
+            column; these clamp each row. With "auto" for one or both, a release infers them for a share of
+            its budget (docs/choosing.md).
+        per: "unit" or "row". The default is "unit"; but with rows=1 and a mean or variance of the same column
+            and bounds in the same question, the sum shares their numbers and is per row.
+        weight: a column of survey weights, to estimate the total of the population: the sum of values times
+            weights (an expansion total). Bounds then clamp each row.
+        max_weight: trim larger weights to this. Negative weights become 0; rows without a weight do not
+            count.
+        magnitudes: for bounds that are inferred, the smallest and largest size of values, such as (1, 10**6).
+            You know them beforehand and do not read them from the data; larger values are clamped.
+        missing: a number to replace NULL and NaN before bounds apply. Without it, rows without a value do not
+            count.
     Returns:
-        What `agg` takes: the sum, in the column's unit.
+        An aggregate for `agg`: the sum, in the column's unit.
     Raises:
-        QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper; or
-            bounds are of units beside weights.
+        QueryError: a bound, `weight` or `max_weight` is missing, a bound is not finite, or lower is not below
+            upper; or per-unit bounds are given with weights.
     Source:
         Wilson et al. 2020, "Differentially private SQL with bounded user contribution". Proofs:
         docs/proofs/unit_sum.md, per row docs/proofs/moments.md, and with weights docs/proofs/weighted_sum.md.
@@ -260,11 +261,11 @@ def count_if(column: str) -> Aggregate:
     """Count the rows in which a column is true.
 
     Args:
-        column: a column of truth values; a row without a value does not count.
+        column: a column of truth values; rows without a value do not count.
     Returns:
-        The argument of `agg`: the number of rows, a whole number.
+        An aggregate for `agg`: the number of rows, a whole number.
     Raises:
-        QueryError: the column is not the name of one.
+        QueryError: the column is not a name.
     Source:
         A sum of values from 0 to 1. Proof: docs/proofs/moments.md.
 
@@ -285,18 +286,19 @@ def mean(
     magnitudes: tuple[Number, Number] | None = None,
     missing: Number | None = None,
 ) -> Aggregate:
-    """Average a column whose rows are clamped to [lower, upper].
+    """Average a column whose values are clamped to [lower, upper].
 
     Args:
         column: a numeric column.
         lower, upper: bounds of each row, in the column's unit.
-        weight, max_weight: as of `sum`: then the mean of the population is estimated, the sum of values times
-            weights over that of the weights.
-        magnitudes, missing: as of `sum`.
+        weight, max_weight: as for `sum`, to estimate the mean of the population: the sum of values times
+            weights, divided by the sum of weights.
+        magnitudes, missing: as for `sum`.
     Returns:
-        What `agg` takes: the mean, in the column's unit, within the bounds.
+        An aggregate for `agg`: the mean, in the column's unit, within the bounds.
     Raises:
-        QueryError: a bound or one of the weights is missing, not finite, or lower is not below upper.
+        QueryError: a bound, `weight` or `max_weight` is missing, a bound is not finite, or lower is not below
+            upper.
     Source:
         The law of the quotient: docs/tolerances.md, "Means". Proofs: docs/proofs/moments.md, and with weights
         docs/proofs/weighted_sum.md.
@@ -322,22 +324,23 @@ def proportion(
     population: Mapping[Any, int] | None = None,
     confidence: Number = Fraction(19, 20),
 ) -> Aggregate:
-    """Return the share of rows whose answer is true, or of the population that they stand for.
+    """Return the share of rows whose answer is true, or the share in the population that they represent.
 
     Args:
-        column: of truth values, or of 0 and 1; other numbers are clamped to these. Rows without one do not
+        column: truth values, or 0 and 1; other numbers are clamped to these. Rows without a value do not
             count.
-        weight, max_weight: the column of survey weights, and that to which larger ones are trimmed.
-        stratum: of a stratified sample, the column that says in which stratum a row is. Then the column is of
-            truth values, a missing answer counts as no, and no groups are asked.
-        asked, population: how many were asked in each stratum, at least 2, and how many there are: public.
-        confidence: of the interval, between 0 and 1.
+        weight, max_weight: the column of survey weights, and the value to which larger weights are trimmed.
+        stratum: for a stratified sample, the column with each row's stratum. The column then has truth
+            values, a missing answer counts as no, and the question has no groups.
+        asked, population: for each stratum, the number of people asked, at least 2, and the number in the
+            population. Both are public.
+        confidence: the confidence of the interval, between 0 and 1.
     Returns:
-        An aggregate; of a stratified sample with four outputs: the proportion by its name, and beside it
-        `_standard_error`, `_low` and `_high`, of the sample and the noise together.
+        An aggregate. For a stratified sample it has four outputs: the proportion by its name, and
+        `_standard_error`, `_low` and `_high`, which cover sampling and noise together.
     Raises:
-        QueryError: the column is no name, or one of the weights is missing.
-        ParameterError: sizes are not there for the same strata, or out of range.
+        QueryError: the column is not a name, or only one of `weight` and `max_weight` is given.
+        ParameterError: sizes are out of range, or are not given for the same strata.
 
     >>> proportion("employed")
     Mean(column='employed', lower=0, upper=1)
@@ -368,19 +371,21 @@ def variance(
     magnitudes: tuple[Number, Number] | None = None,
     missing: Number | None = None,
 ) -> Aggregate:
-    """Return the population variance of a column whose rows are clamped to [lower, upper].
+    """Return the population variance of a column whose values are clamped to [lower, upper].
 
     Args:
         column: a numeric column.
-        lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
-            for one or both, a release finds them for a share of its budget (docs/choosing.md).
-        magnitudes: of bounds that are found, the smallest and the largest size that values may have.
-        missing: as of `sum`.
+        lower, upper: bounds of each row, in the column's unit. With "auto" for one or both, a release infers
+            them for a share of its budget (docs/choosing.md).
+        magnitudes: for bounds that are inferred, the smallest and largest size of values.
+        missing: as for `sum`.
+    Returns:
+        An aggregate for `agg`: the variance, in the square of the column's unit.
     Raises:
-        QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
-            bounds that are not found.
+        QueryError: a bound is missing or not finite, lower is not below upper, or magnitudes are given for
+            bounds that are not inferred.
     Source:
-        The law of what is made of three noisy numbers: docs/tolerances.md, "Variances". Proof:
+        The distribution of a function of three noisy numbers: docs/tolerances.md, "Variances". Proof:
         docs/proofs/moments.md.
 
     >>> variance("docvis", lower=0, upper=60)
@@ -398,19 +403,21 @@ def stddev(
     magnitudes: tuple[Number, Number] | None = None,
     missing: Number | None = None,
 ) -> Aggregate:
-    """Return the population standard deviation of a column whose rows are clamped to [lower, upper].
+    """Return the population standard deviation of a column whose values are clamped to [lower, upper].
 
     Args:
         column: a numeric column.
-        lower, upper: bounds of each row, in the column's unit; values beyond them are clamped. With "auto",
-            for one or both, a release finds them for a share of its budget (docs/choosing.md).
-        magnitudes: of bounds that are found, the smallest and the largest size that values may have.
-        missing: as of `sum`.
+        lower, upper: bounds of each row, in the column's unit. With "auto" for one or both, a release infers
+            them for a share of its budget (docs/choosing.md).
+        magnitudes: for bounds that are inferred, the smallest and largest size of values.
+        missing: as for `sum`.
+    Returns:
+        An aggregate for `agg`: the standard deviation, in the column's unit.
     Raises:
-        QueryError: a bound is missing, not finite, or lower is not below upper; or magnitudes are given of
-            bounds that are not found.
+        QueryError: a bound is missing or not finite, lower is not below upper, or magnitudes are given for
+            bounds that are not inferred.
     Source:
-        as `variance`, of which it is the root.
+        As for `variance`, of which it is the square root.
 
     >>> stddev("docvis", lower=0, upper=60)
     StandardDeviation(column='docvis', lower=0, upper=60)

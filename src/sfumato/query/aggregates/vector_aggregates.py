@@ -138,23 +138,24 @@ def vector_sum(
 ) -> Aggregate:
     """Add up a column of vectors of one length, entry by entry: embeddings, one-hot codes, flags.
 
-    A longer vector than the bound is shortened to it, and keeps its direction; with norm="linf" each entry is
-    clamped. A list that is NULL, of another length, or has an entry that is NULL or NaN is no vector, and
-    adds nothing; infinite entries are clamped.
+    A vector longer than the bound is shortened to it and keeps its direction; with norm="linf" each entry is
+    clamped. A list that is NULL, has another length, or has an entry that is NULL or NaN adds nothing.
+    Infinite entries are clamped.
 
     Args:
-        column: a column of lists of numbers, or of arrays.
-        length: how many entries a vector has, from 1 to 4,096.
-        bound: of the norm, in the unit of the entries, greater than 0. It bounds the sum of what a unit has
-            in a group, or with per="row" each row's vector.
-        norm: "l2", the root of the sum of squares; "l1", the sum of sizes; "linf", the largest size.
+        column: a column of lists or arrays of numbers.
+        length: the number of entries of a vector, from 1 to 4,096.
+        bound: the largest norm, in the unit of the entries, greater than 0. It bounds a unit's sum in a
+            group, or each row's vector with per="row".
+        norm: "l2", the root of the sum of squares; "l1", the sum of absolute values; "linf", the largest
+            absolute value.
         per: "unit" or "row".
     Returns:
-        An aggregate whose output is one column of lists of this length: of whole numbers where the entries
-        are whole, and so is the bound, with norm="linf"; else of float64.
+        An aggregate with one output column of lists of this length. The entries are whole numbers if the
+        column's entries and the bound are, with norm="linf"; otherwise float64.
     Raises:
-        QueryError: the column is no name.
-        ParameterError: the length, the bound, the norm or `per` is not admissible.
+        QueryError: the column is not a name.
+        ParameterError: the length, the bound, the norm or `per` is not valid.
 
     >>> vector_sum("embedding", length=3, bound=1)
     VectorSum(column='embedding', length=3, bound=1, norm='l2', per='unit')
@@ -168,20 +169,20 @@ def vector_sum(
 
 @aggregate_function("VECTOR_AVG")
 def vector_mean(column: str, *, length: int, bound: Number, norm: VectorNorm = "l2") -> Aggregate:
-    """Average a column of vectors of one length, entry by entry, over the rows that have one.
+    """Average a column of vectors of one length, entry by entry, over the rows that have a vector.
 
     Args:
-        column: a column of lists of numbers, or of arrays.
-        length: how many entries a vector has, from 1 to 4,096.
-        bound: of the norm of each row's vector, in the unit of the entries, greater than 0.
-        norm: as of `vector_sum`.
+        column: a column of lists or arrays of numbers.
+        length: the number of entries of a vector, from 1 to 4,096.
+        bound: the largest norm of each row's vector, in the unit of the entries, greater than 0.
+        norm: as for `vector_sum`.
     Returns:
-        An aggregate whose output is one column of lists of this length, of float64, each entry between -bound
-        and bound: the noisy sum over the noisy number of rows that have a vector. Asked beside
-        `vector_sum(..., per="row")` with the same bound it needs no other sum.
+        An aggregate with one output column of lists of float64 of this length, with entries from -bound to
+        bound: the noisy sum over the noisy number of rows with a vector. Next to `vector_sum(..., per="row")`
+        with the same bound it needs no second sum.
     Raises:
-        QueryError: the column is no name.
-        ParameterError: the length, the bound or the norm is not admissible.
+        QueryError: the column is not a name.
+        ParameterError: the length, the bound or the norm is not valid.
 
     >>> vector_mean("embedding", length=3, bound=1).norm
     'l2'

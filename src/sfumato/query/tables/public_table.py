@@ -16,9 +16,9 @@ from sfumato.query.tables.table_part import Part
 
 @dataclass(frozen=True, repr=False)
 class PublicTable(SuggestingArguments, Displayed):
-    """A public table: it holds nothing about people, and can be joined with private tables.
+    """A public table: it holds nothing about people and can be joined with private tables.
 
-    Made by `sfumato.public`. Every method gives a new one.
+    `sfumato.public` returns it. Every method returns a new table.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> towns = sf.public(pa.table({"town": ["A", "B"], "region": ["north", "south"]}))
@@ -32,18 +32,18 @@ class PublicTable(SuggestingArguments, Displayed):
 
     @property
     def schema(self) -> Schema:
-        """The columns of the public table by name, with what is known of their types."""
+        """The columns of the public table by name, with what is known about their types."""
         return self._engine.schema(self._steps)
 
     def filter(self, expression: str) -> PublicTable:
-        """Keep the rows of the public table where a SQL expression of one row's columns is true.
+        """Keep the rows of the public table for which a SQL expression over one row is true.
 
         Args:
-            expression: SQL over one row's columns, as `Table.filter` takes it.
+            expression: SQL over one row's columns, as for `Table.filter`.
         Returns:
-            A table of these rows; this one is as it was.
+            A table with these rows; the original does not change.
         Raises:
-            QueryError: the expression is not understood, or is not one of a single row.
+            QueryError: the expression is not understood or uses more than one row.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> towns = sf.public(pa.table({"town": ["Bonn", "Ulm"], "people": [322_000, 129_000]}))
@@ -53,14 +53,14 @@ class PublicTable(SuggestingArguments, Displayed):
         return self._with_step(Filter(checked_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> PublicTable:
-        """Add or replace columns of the public table by SQL expressions of one row's columns.
+        """Add or replace columns of the public table by SQL expressions over one row.
 
         Args:
-            expressions: SQL over one row's columns, by the new columns' names.
+            expressions: SQL over one row's columns, by name of the new column.
         Returns:
-            A table with these columns; this one is as it was.
+            A table with these columns; the original does not change.
         Raises:
-            QueryError: an expression is not understood, or is not one of a single row.
+            QueryError: an expression is not understood or uses more than one row.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> towns = sf.public(pa.table({"town": ["Bonn", "Ulm"], "people": [322_000, 129_000]}))
