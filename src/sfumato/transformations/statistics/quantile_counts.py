@@ -359,7 +359,7 @@ class Margin(Spelled, Statistic):
         least, most = self._shares
         return min(least * counted - (below << self.BITS), (upto << self.BITS) - most * counted)
 
-    @property
+    @cached_property
     def _shares(self) -> tuple[int, int]:
         """The quantile's rank in parts, rounded down and up."""
         parts = self.rank * (1 << self.BITS)
