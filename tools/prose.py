@@ -5,7 +5,8 @@
 Without files it reads README.md, CHANGELOG.md, CONTRIBUTING.md and docs/. With --since it reports only lines
 that a change since the revision adds. With --words it prints two counts for each page. The first is of all
 words outside code blocks, with tables, and formulas as they are written: limits on pages mean this figure.
-The second is of sentences alone, where a formula or a name in code is one word.
+Tables that a tool writes are not counted. The second is of sentences alone, where a formula or a name in code
+is one word.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LONGEST = 40  # words in a sentence
 WORD = re.compile(r"\S*\w\S*")  # the bars and rules of a table are none
+MAX_WORDS = 90_000  # in docs/
 CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)  # a block between fences
+GENERATED = re.compile(r"^<!-- begin: written by .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 # What not to write, as a regular expression, and what to write instead.
 WORDS = {
@@ -111,10 +114,12 @@ def main() -> int:
     parser.add_argument("--words", action="store_true")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
-    total, sentences, wrong = 0, 0, 0
+    total, in_docs, sentences, wrong = 0, 0, 0, 0
     for path in options.files or pages():
         text = path.read_text(encoding="utf-8")
-        total += (words := len(WORD.findall(re.sub(CODE, "", text))))
+        words = len(WORD.findall(GENERATED.sub("", CODE.sub("", text))))
+        total += words
+        in_docs += words * (ROOT / "docs" in path.resolve().parents)
         if options.words:
             sentences += (own := sum(len(plain(block).split()) for _, block in blocks(text)))
             print(f"{words:7,} {own:7,} {path.resolve().relative_to(ROOT)}")
@@ -125,7 +130,10 @@ def main() -> int:
                 print(f"{path.resolve().relative_to(ROOT)}:{number}: {finding}")
                 wrong += 1
     if options.words:
-        print(f"{total:7,} {sentences:7,} in all")
+        print(f"{total:7,} {sentences:7,} in all, {in_docs:,} in docs/")
+    if in_docs > MAX_WORDS:
+        print(f"docs/: {in_docs:,} words, {in_docs - MAX_WORDS:,} too many")
+        wrong += 1
     return int(wrong > 0)
 
 
