@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 class Explanation(TextCard):
     """The explanation of a plan: each step with its bounds, noise scale and share of the budget.
 
-    Made by `Question.plan` and `Question.release`: `explain()` of what they give.
+    Returned by `explain()` of a plan or a release.
 
-    `str()` gives text, `to_dict()` and `to_json()` the same as data, `steps` and `numbers` its parts for
-    whoever shows them in another way. Nothing in it depends on rows, but bounds that noisy looks found.
+    `str()` gives text; `to_dict()` and `to_json()` give the same as data; `steps` and `numbers` give its
+    parts, for other displays. It does not depend on rows, except for bounds that noisy queries inferred.
 
     Args:
         content: the explanation as plain data.
@@ -49,8 +49,8 @@ class Explanation(TextCard):
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data.
 
-        Numbers that a recomputation needs are given exactly, as text of a fraction; all scales are
-        in grid steps, next to the step.
+        Numbers for a recomputation are exact, as the text of a fraction. Scales are in grid steps, and the
+        step stands next to them.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
@@ -65,6 +65,8 @@ class Explanation(TextCard):
 
         Args:
             indent: spaces for each level; None for one line.
+        Returns:
+            JSON text.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
@@ -76,12 +78,12 @@ class Explanation(TextCard):
 
     @property
     def releases(self) -> tuple[Explanation, ...]:
-        """The explanation of each release, if there are several; else this one."""
+        """The explanation of each release if there are several, otherwise this one."""
         return tuple(map(Explanation, self.content["releases"])) if "releases" in self.content else (self,)
 
     @property
     def total_cost(self) -> list[str]:
-        """Sentences on the total cost of several releases, and what is computed with them."""
+        """Sentences on the total cost of several releases and on what is computed from them."""
         if "releases" not in self.content:
             return []
         spent = [tuple(f"{float(part):g}" for part in one.spent) for one in self.releases]
@@ -96,12 +98,12 @@ class Explanation(TextCard):
 
     @property
     def meaning(self) -> EpsilonMeaning:
-        """What the budget in the explanation means for one person, in words and numbers."""
+        """What the budget means for one person, in words and numbers."""
         return explain_epsilon(*self.spent)
 
     @property
     def spent(self) -> ExactCost:
-        """The total (epsilon, delta) in the explanation, with preliminary queries and diagnostics."""
+        """The total (epsilon, delta), including preliminary queries and diagnostics."""
         epsilon, delta = (Fraction(self.content["budget"][name]) for name in _BUDGET)
         beside = self.content.get("diagnostics")
         looks = sum((Fraction(one["epsilon"]) for one in self.content.get("found", ())), Fraction(0))
@@ -109,7 +111,7 @@ class Explanation(TextCard):
 
     @property
     def steps(self) -> tuple[list[str], list[str]]:
-        """The sentences of the explanation: steps up to the noise of one release, and steps after it."""
+        """The sentences of the explanation: the steps up to the noise of one release, and those after it."""
         content = self.content
         if "told" in content:  # the largest groups
             return content["told"], self._computed
@@ -200,9 +202,9 @@ class Explanation(TextCard):
 
     @property
     def numbers(self) -> list[tuple[str, str, str, str, str]]:
-        """The explained noisy statistics: what each is, bounds, noise, budget share and use.
+        """The noisy statistics: what each is, with bounds, noise, budget share and use.
 
-        Numbers that are many of a kind, as those of bins, are told together.
+        Similar numbers, such as those of bins, share one entry.
         """
         content, found = self.content, []
         if "told" in content:
@@ -263,7 +265,7 @@ class Explanation(TextCard):
 
     @property
     def left_out(self) -> list[str]:
-        """The sentence of the explanation on bias, which the error bars do not include."""
+        """The sentence on the bias that error bars do not include."""
         bias = self.content.get("bias")
         return [bias] if bias else []
 

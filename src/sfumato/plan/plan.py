@@ -103,21 +103,21 @@ class PlannedDiagnostics(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Plan(Displayed, Generic[Asked, Measured]):
-    """The plan of a release: query, budget and measurement, decided before a row is read.
+    """The plan of a release: query, budget and mechanism, decided before a row is read.
 
-    Made by `Question.plan` and `Top.plan`. A plan for the largest groups has no `requirements`, and no
-    property that follows from them.
+    `Question.plan` and `Top.plan` return it. A plan for the largest groups has no `requirements` and none of
+    the properties that depend on them.
 
     Args:
         query: the query.
         epsilon, delta: the exact budget.
         measurement: the mechanism, with its privacy map.
-        multiplier: the noise multiplier that the budget buys; 1 for the largest groups.
-        errors: expected errors of the outputs, where they do not follow from single deviations.
-        noise_notes: notes about the noise.
-        others: other kinds of noise, and about how large the errors are in comparison.
-        diagnostics: the diagnostics of limits and bounds, with a cost of their own; or None.
-        found: inferred limits and bounds; their preliminary queries cost extra.
+        multiplier: the noise multiplier for the budget; 1 for the largest groups.
+        errors: expected errors of the outputs that do not follow from a single standard deviation.
+        noise_notes: notes on the noise.
+        others: other kinds of noise, with approximate errors relative to this one.
+        diagnostics: the diagnostics of limits and bounds, at an additional cost; or None.
+        found: inferred limits and bounds; their preliminary queries have an additional cost.
         sampling: whether error bars cover the sampling error too.
     """
 
@@ -140,7 +140,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def requirements(self: Plan) -> Requirements:
-        """The statistics that the plan computes, and the estimates made of them."""
+        """The statistics that the plan computes, and the estimates made from them."""
         return self.measurement.requirements
 
     @property
@@ -155,17 +155,17 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The laws of the plan's noise by coordinate, in grid steps."""
+        """The distribution of the noise on each coordinate, in grid steps."""
         return self.measurement.laws
 
     @property
     def scales(self: Plan) -> Mapping[str, Fraction]:
-        """The scale of the plan's noise on each coordinate, in grid steps."""
+        """The noise scale of each coordinate, in grid steps."""
         return self.measurement.scales
 
     @cached_property
     def spent(self) -> ExactCost:
-        """The total (epsilon, delta) of the plan, with preliminary queries and diagnostics."""
+        """The total (epsilon, delta) of the plan, including preliminary queries and diagnostics."""
         epsilon = self.epsilon + sum((found.epsilon for found in self.found), Fraction(0))
         if (beside := self.diagnostics) is None:
             return ExactCost(epsilon, self.delta)
@@ -173,7 +173,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @cached_property
     def charge(self) -> Loss:
-        """The charge of the plan to a budget, with preliminary queries and diagnostics."""
+        """The charge of the plan to a budget, including preliminary queries and diagnostics."""
         own = self.measurement.charge(self.epsilon, self.delta)
         if not self.found and self.diagnostics is None:
             return own
@@ -195,7 +195,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def steps(self: Plan) -> Mapping[str, Fraction]:
-        """The grid step of each coordinate of the plan, in its own unit."""
+        """The grid step of each coordinate, in the coordinate's own unit."""
         return self.measurement.steps
 
     @property
@@ -205,17 +205,17 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @cached_property
     def exact(self) -> ExactQuery:
-        """The exact half of the plan, which the engine computes."""
+        """The exact part of the plan, which the engine computes."""
         return self.query._exact(self.measurement.statistics)
 
     @property
     def metric(self: Plan) -> CentredDistance | KNormDistance | LevelsDistance | TimeStepsDistance | None:
-        """The metric of the plan's joint noise; None for independent noise."""
+        """The metric of the plan's joint noise, or None for independent noise."""
         return self.measurement.metric(self.multiplier, self.query)
 
     @property
     def exact_chain(self: Plan) -> Transformation:
-        """The transformation of the plan from rows to exact statistics: what engines must compute."""
+        """The transformation from rows to exact statistics that engines must compute."""
         query, statistics = self.query, self.statistics
         columns = sorted({c for s in statistics for c in s.columns})
         rows = RowsDomain(tuple((name, query.schema[name].values) for name in columns))
@@ -229,7 +229,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def description(self) -> dict[str, Any]:
-        """The description of what the plan draws, as the certificate reads it."""
+        """The description of the noise drawn, as the certificate reads it."""
         claim = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
         return claim | self.measurement.description(self.exact)
 
@@ -253,26 +253,26 @@ class Plan(Displayed, Generic[Asked, Measured]):
 
     @property
     def deviations(self: Plan) -> dict[str, float]:
-        """The standard deviation of the plan's noise on each number; of chosen places, in rows."""
+        """The standard deviation of the noise on each number; for chosen quantiles, in rows."""
         steps, laws = self.steps, self.measurement.laws
         found = {n: float(law.standard_deviation) * float(steps[n]) for n, law in laws.items()}
         return found | {c.leaves.names[0]: c.deviation for c in self.measurement.choices}
 
     @cached_property
     def expected(self: Plan) -> Errors:
-        """About the expected error of each output of the plan (see `expected_errors`)."""
+        """The approximate expected error of each output (see `expected_errors`)."""
         if self.errors is not None:
             return self.errors
         return expected_errors(self.requirements.estimates, self.deviations, self.selection)
 
     @cached_property
     def bias(self) -> Bias:
-        """The bias that contribution limits and bounds may cause under this plan; no error bar has it."""
+        """The bias that limits and bounds can cause under this plan, which error bars do not include."""
         return replace(self.query.bias, estimated=self.diagnostics is not None)
 
     @property
     def notes(self: Plan[Any, Any]) -> tuple[str, ...]:
-        """The notes of the plan: cautions, and the expected errors of other noises."""
+        """The notes of the plan: cautions, and expected errors with other kinds of noise."""
         return tuple(self.explain().to_dict()["notes"])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -31,22 +31,23 @@ RANK, UNITS, SUM = "rank", "units", "sum"
 
 @dataclass(frozen=True, repr=False)
 class TopMeasurement(Spelled):
-    """The measurement of the largest groups: it draws them from exact numbers, and maps to the loss.
+    """The measurement of the largest groups: it draws them from exact statistics and maps to the loss.
 
-    `draw` and `map` use the same parameters; there is no other copy of them. Workers run the same object,
+    `draw` and `map` use the same parameters, without another copy of them. Workers run the same object,
     pickled.
 
     Args:
-        keys: names of the key columns.
-        statistic: what groups are compared by.
-        whole: whether numbers are whole.
-        k: how many groups.
-        candidates: how many of the largest groups may be shown; None where the groups are public.
-        share: the part of the budget that is for the numbers, from 0 to less than 1.
-        each: the epsilon of one pick.
-        zcdp: the epsilon at which the loss is stated, where it is composed by zCDP; None by pure DP.
-        law: the noise of the numbers, in steps; None without any.
-        margin: how far above the groups that are no candidates the end lies; None where groups are public.
+        keys: the names of the key columns.
+        statistic: the statistic that ranks the groups.
+        whole: whether the numbers are whole.
+        k: the number of groups to release.
+        candidates: the number of largest groups from which to choose; None for public groups.
+        share: the share of the budget for the numbers, from 0 to less than 1.
+        each: the epsilon of one choice.
+        zcdp: the epsilon at which zCDP composition states the loss; None for pure DP.
+        law: the distribution of the noise on the numbers, in steps; None without numbers.
+        margin: how far above the groups that are not candidates the end of the list lies; None for public
+            groups.
     """
 
     keys: tuple[str, ...]
@@ -62,7 +63,7 @@ class TopMeasurement(Spelled):
 
     @property
     def statistics(self) -> tuple[CountUnits | UnitSum]:
-        """The statistic that the largest groups are chosen by, which the engine computes."""
+        """The statistic that ranks the groups, which the engine computes."""
         return (self.statistic,)
 
     @property
@@ -72,7 +73,7 @@ class TopMeasurement(Spelled):
 
     @property
     def laws(self) -> Mapping[str, Law]:
-        """The law of the noise on the numbers of the largest groups, in steps; none without numbers."""
+        """The distribution of the noise on the numbers, in steps; empty without numbers."""
         return {} if self.law is None else {self.measured: self.law}
 
     @property
@@ -87,30 +88,30 @@ class TopMeasurement(Spelled):
 
     @property
     def step(self) -> Fraction:
-        """The grid step of the numbers of the largest groups, in their own unit."""
+        """The grid step of the numbers, in their own unit."""
         return self.statistic.coordinates[0].step
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The least and the most that one unit adds to the number of a group, in steps."""
+        """The smallest and the largest amount that one unit adds to a group's number, in steps."""
         one = self.statistic
         return (1, 1) if isinstance(one, CountUnits) else (one.lower, one.upper)
 
     @property
     def spread(self) -> int:
-        """How much one unit can move one group's score relative to another's, in steps."""
+        """The largest change of one group's score relative to another's by one unit, in steps."""
         lower, upper = self.ends
         return max(upper, 0) - min(lower, 0)
 
     @property
     def largest(self) -> int:
-        """How far one unit can move the number of one of the largest groups, in steps."""
+        """The largest change of a released group's number by one unit, in steps."""
         lower, upper = self.ends
         return max(abs(lower), abs(upper))
 
     @property
     def rate(self) -> Fraction:
-        """The weight of a step of the score in the exponent of each pick of a largest group."""
+        """The weight of one step of the score in the exponent of each choice."""
         return self.each / self.spread
 
     @cached_property
@@ -120,13 +121,15 @@ class TopMeasurement(Spelled):
 
     @isolated
     def map(self, units: int = 1) -> Loss:
-        """Return the loss of picks and numbers together, from the parameters that they are drawn with.
+        """Return the privacy loss of choices and numbers together, from the parameters that draw them.
 
         Args:
-            units: how many privacy units are added or removed; with private groups at most 1.
+            units: the number of privacy units added or removed; at most 1 for private groups.
+        Returns:
+            The loss.
         Raises:
-            ParameterError: units is above 1, and groups are private.
-            BudgetError: the epsilon of the loss is none that a budget has.
+            ParameterError: units is above 1 and groups are private.
+            BudgetError: no budget can have the epsilon of the loss.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
@@ -154,12 +157,14 @@ class TopMeasurement(Spelled):
         return Loss(approximate=((epsilon, Fraction(0), 1),), additive_delta=min(delta, Fraction(1)))
 
     def charge(self, epsilon: Fraction, delta: Fraction) -> Loss:
-        """Return the charge of the largest groups to a budget: their claim.
+        """Return the charge of the largest groups to a budget.
 
         Args:
-            epsilon, delta: what the plan claims.
+            epsilon, delta: the claim of the plan.
+        Returns:
+            The charge.
         Raises:
-            BudgetError: no budget has such an epsilon.
+            BudgetError: no budget can have this epsilon.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
@@ -170,10 +175,12 @@ class TopMeasurement(Spelled):
         return Loss(approximate=((epsilon, delta, 1),))
 
     def description(self, exact: ExactQuery) -> dict[str, Any]:
-        """Return the description of picks and numbers that the certificate reads.
+        """Return the description of choices and numbers that the certificate reads.
 
         Args:
-            exact: what the engine computes.
+            exact: the transformation that the engine computes.
+        Returns:
+            The description, as plain data.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")
@@ -196,14 +203,14 @@ class TopMeasurement(Spelled):
 
     @isolated
     def draw(self, exact: pa.Table, words: Words | None = None) -> pa.Table:
-        """Draw the largest groups: return ranks, keys, and noisy numbers if requested.
+        """Draw the largest groups.
 
         Args:
-            exact: keys, and behind them a group's number in steps: of public groups all; of private ones at
-                least the largest, one more than may be shown.
-            words: source of random words; None for this thread's secure words.
+            exact: the keys, and after them each group's number in steps. Public groups are all there; of
+                private groups at least the largest are, one more than `candidates`.
+            words: a source of random words; None for this thread's secure source.
         Returns:
-            A table of ranks and keys, and of noisy numbers if requested.
+            A table of ranks and keys, with noisy numbers if requested.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> from sfumato.noise import SeededWords
@@ -234,14 +241,16 @@ class TopMeasurement(Spelled):
 
     @isolated
     def half_width(self, confidence: float, simultaneous: bool = False) -> float:
-        """Return the half-width of error bars of the numbers of the largest groups.
+        """Return the half-width of the error bars of the largest groups' numbers.
 
         Args:
-            confidence: in (0, 1): the chance that a group's number is within it of the truth.
-            simultaneous: let that be the chance that all of them are.
+            confidence: in (0, 1), the chance that a group's number is within this distance of the truth.
+            simultaneous: let the confidence hold for all groups at once.
+        Returns:
+            The half-width, in the unit of the numbers.
         Raises:
             ParameterError: confidence is not in (0, 1).
-            RefusalError: numbers were left out.
+            RefusalError: the release has no numbers.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> sales = sf.scan(pa.table({"id": [1, 2], "town": ["a", "b"]}), privacy_unit="id")

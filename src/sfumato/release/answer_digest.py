@@ -33,12 +33,12 @@ class _Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnDigest:
-    """The digest of a column of an answer.
+    """The digest of one column of an answer.
 
     Args:
-        name: of the column.
+        name: the name of the column.
         type: its Arrow type, as text.
-        sha256: digest of its values, in the order of the rows as they were released.
+        sha256: the digest of its values, in the order of the released rows.
 
     Made by `NoisyTable.receipt`.
     """
@@ -50,12 +50,12 @@ class ColumnDigest:
 
 @dataclass(frozen=True)
 class Answer:
-    """The digest of a released table, by which an answer is recognized.
+    """The digest of a released table, which identifies the answer.
 
     Args:
-        rows: how many.
-        columns: in order.
-        sha256: digest of all values, whatever the order of rows and columns.
+        rows: the number of rows.
+        columns: the digests of its columns, in order.
+        sha256: the digest of all values, independent of the order of rows and columns.
 
     Made by `NoisyTable.receipt`.
     """

@@ -40,21 +40,21 @@ _ROUGH = ("Quantiles", "Stratified")  # aggregates without a standard error
 def combine(
     releases: Iterable[NoisyTable | EstimateTable], *, outputs: Sequence[str] | None = None
 ) -> EstimateTable:
-    """Combine releases that measure the same: average each output by group, with inverse-variance weights.
+    """Average each output by group over releases that measure the same, with inverse-variance weights.
 
     The weights are one over the squared standard errors, which are public. A group that only some releases
-    show is averaged over these.
+    show is averaged over those.
 
     Args:
-        releases: two or more with the same keys; also what `read_release` and `combine` return. Those that
-            were not drawn are drawn.
-        outputs: the outputs to combine; left out, all, which each release must have.
+        releases: two or more with the same keys, including results of `read_release` and `combine`. Releases
+            not yet drawn are drawn.
+        outputs: the outputs to combine; the default is all, and each release must have them.
     Returns:
-        The averages with their standard errors and error bars; NULL where no release has a standard error.
+        The averages with standard errors and error bars; NULL where no release has a standard error.
     Raises:
-        QueryError: there are fewer than two, an output is missing or has no standard error, keys differ, a
-            group stands twice in a release, or two of the releases are one.
-        ParameterError: one is no release.
+        QueryError: there are fewer than two releases, or one is given twice; an output is missing or has no
+            standard error; keys differ, or a group occurs twice in a release.
+        ParameterError: a value is not a release.
     Source:
         Cochran 1954, "The combination of estimates from different experiments".
 
@@ -83,19 +83,19 @@ def change(
     outputs: Sequence[str] | None = None,
     relative: bool = False,
 ) -> EstimateTable:
-    """Compare two releases: return the change of each output by group, with error bars.
+    """Return the change of each output by group from one release to another, with error bars.
 
     Error bars cover the noise of both releases, not sampling error.
 
     Args:
-        before, after: releases with the same keys; also what `read_release` and `combine` return.
-        outputs: the outputs to compare; left out, all, which both releases must have.
-        relative: return after / before - 1 instead of after - before; NULL where `before` is below 5 of its
-            standard errors.
+        before, after: releases with the same keys, including results of `read_release` and `combine`.
+        outputs: the outputs to compare; the default is all, and both releases must have them.
+        relative: return after / before - 1 instead of after - before; NULL where `before` is less than 5 of
+            its standard errors.
     Returns:
-        The changes; NULL for a group that only one release shows, whose number in the other is unknown.
+        The changes; NULL for a group that only one release shows, because its number in the other is unknown.
     Raises:
-        QueryError, ParameterError: as of `combine`.
+        QueryError, ParameterError: as for `combine`.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> people = sf.scan(pa.table({"id": range(900)}), privacy_unit="id").agg(people=sf.count_units())
@@ -126,18 +126,20 @@ def read_release(
 ) -> EstimateTable:
     """Read a saved release from its table and its receipt, to combine or compare it.
 
-    The table needs error bars. Standard errors that follow from half-widths are exact for Gaussian noise, and
-    else too large: at 95% by up to 8% for Laplace noise, and 30% for K-norm noise.
+    The table needs error bars. Standard errors computed from half-widths are exact for Gaussian noise. At 95%
+    they are too large by up to 8% for Laplace noise and 30% for K-norm noise.
 
     Args:
-        table: the path of a .parquet, .csv, .json or .arrow file that was written with `errors="standard"` or
-            `errors=True`, or an Arrow table.
-        receipt: the path of the receipt, or a `Receipt`; made with the same `errors`.
-        confidence: of the half-widths in columns `<output>_error`, as the table was written.
+        table: an Arrow table, or the path of a .parquet, .csv, .json or .arrow file written with
+            `errors="standard"` or `errors=True`.
+        receipt: a `Receipt` or its path, made with the same `errors`.
+        confidence: the confidence of the half-widths in columns `<output>_error`, as the table was written.
+    Returns:
+        An `EstimateTable` with the estimates and their standard errors.
     Raises:
-        EngineError: a file cannot be read, or the table is not the answer of the receipt.
+        EngineError: a file cannot be read, or the table is not the receipt's answer.
         QueryError: the table has no error bars, or SQL computed it.
-        ParameterError: a path or the confidence is not admissible.
+        ParameterError: a path or the confidence is not valid.
 
     >>> import tempfile
     >>> import pyarrow as pa, sfumato as sf

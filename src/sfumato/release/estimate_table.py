@@ -61,14 +61,14 @@ class EstimateTable(SuggestingArguments, ResultTable):
 
     Args:
         keys: the groups.
-        values: by output, NaN where there is no estimate.
-        standard_errors: by output, NaN where there is none.
-        half_steps: by output, half a step of whole numbers, computed with as the standard errors are.
-        tail: the family of the noise, of `TAILS`.
-        notes: sentences on what the numbers are, and do not include.
-        sources: the releases that it is computed from.
-        name: what it is.
-        lacking: outputs of the release that have no standard error.
+        values: the estimates by output; NaN if there is none.
+        standard_errors: the standard errors by output; NaN if there is none.
+        half_steps: by output, half a step of whole numbers, computed in the same way as the standard errors.
+        tail: the family of the noise, one of `TAILS`.
+        notes: sentences on what the numbers include and what they do not.
+        sources: the releases from which it is computed.
+        name: a short description of the table.
+        lacking: the release's outputs without a standard error.
 
     Made by `combine`, `change` and `read_release`.
 
@@ -104,18 +104,20 @@ class EstimateTable(SuggestingArguments, ResultTable):
     def errors(
         self, confidence: float = 0.95, *, kind: BarKind = "half_width", simultaneous: bool = False
     ) -> pa.Table:
-        """Return half-widths of error bars, or standard errors: the keys, and a column for each output.
+        """Return half-widths of error bars or standard errors: the keys, and a column for each output.
 
-        A half-width is so many standard errors as the noise needs: exactly for Gaussian noise, and at least
-        for Laplace noise, its sums, and K-norm noise. Noise of whole numbers needs half a step more.
+        A half-width is a multiple of the standard error, exact for Gaussian noise and an upper bound for
+        Laplace noise, its sums, and K-norm noise. Noise of whole numbers adds half a step.
 
         Args:
-            confidence: in (0, 1): the probability that the exact statistic is within its half-width.
+            confidence: in (0, 1), the probability that the exact statistic is within its half-width.
             kind: "half_width" or "standard".
-            simultaneous: let confidence be the probability that all of them are.
+            simultaneous: let the confidence hold for all numbers at once.
+        Returns:
+            An Arrow table.
         Raises:
-            ParameterError: confidence is not in (0, 1), or there is no such kind.
-            QueryError: standard errors are requested for all numbers at once.
+            ParameterError: confidence is not in (0, 1), or the kind does not exist.
+            QueryError: simultaneous standard errors are requested.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": range(500)}), privacy_unit="id").agg(people=sf.count_units())
@@ -127,15 +129,17 @@ class EstimateTable(SuggestingArguments, ResultTable):
         return self._beside_keys(self._widths(bars))
 
     def frame(self, *, errors: Errors = False, confidence: float = 0.95) -> pandas.DataFrame:
-        """Return the estimates as a pandas data frame, optionally with error bars beside them.
+        """Return the estimates as a pandas data frame, optionally with error bars.
 
         Args:
-            errors: whether each estimate `n` has its half-width in a column `n_error` behind it; or
-                "standard", for its standard error in `n_standard_error`.
-            confidence: of half-widths.
+            errors: True to add the half-width of each estimate `n` in a column `n_error` after it; "standard"
+                to add its standard error in `n_standard_error`.
+            confidence: the confidence of half-widths.
+        Returns:
+            A pandas data frame.
         Raises:
             ParameterError: confidence is not in (0, 1).
-            QueryError: a name of an error bar's column is taken.
+            QueryError: the name of an error-bar column is taken.
             EngineError: pandas is not installed.
 
         >>> import pyarrow as pa, sfumato as sf

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(TextCard):
-    """The comparison of two groups of a release: difference and ratio of one output.
+    """The difference and the ratio of one output in two groups of a release.
 
     Args:
-        output: its name.
+        output: the name of the output.
         first, second: its values in the two groups.
-        confidence: of each of the intervals.
+        confidence: the confidence of each interval.
         difference, ratio: the intervals of first - second and of first / second; infinite where the noise
-            leaves it open.
-        sampling: whether the intervals hold the difference and the ratio in a population, of which the units
-            are a random sample; else those of the exact statistics of these rows.
-        bias: what limits and bounds can change in the values, which no interval includes.
+            allows any value.
+        sampling: whether the intervals cover a population of which the units are a random sample, rather than
+            the exact statistics of these rows.
+        bias: the bias from limits and bounds, which no interval includes.
 
     Made by `NoisyTable.compare`.
 
@@ -58,11 +58,11 @@ class Comparison(TextCard):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval of the groups' difference excludes 0.
+        """Whether the interval of the difference excludes 0.
 
-        Without `sampling` the interval covers the noise alone: that 0 is outside says that the two groups of
-        this table are not equal, and nothing about a population or an effect. Only
-        `compare(..., sampling=True)` makes it a test of whether two groups of a population differ.
+        Without `sampling` the interval covers the noise alone. An interval without 0 then says that the two
+        groups of this table differ, and nothing about a population or an effect. Use `compare(...,
+        sampling=True)` to test whether two groups of a population differ.
         """
         low, high = self.difference
         return low > 0 or high < 0

@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
-    It is a `Release` of groups with aggregates, a `TopRelease` of the largest groups, or a
-    `ProcessedRelease`, which SQL has computed of such. The noise is drawn when it is first looked at, and
-    once: every later look sees the same numbers. A process that is forked from this one sees the same numbers
-    where they were drawn before, and else draws none. Once it is drawn it can be copied and pickled: copies
-    have the same numbers, can never draw, and hold nothing of rows; before, that is refused.
+    It is a `Release` of aggregates by group, a `TopRelease` of the largest groups, or a `ProcessedRelease`,
+    which SQL computes from these. The noise is drawn once, on first access, and every later access returns
+    the same numbers. A forked process sees the numbers that were drawn before the fork and cannot draw any
+    itself. A drawn table can be copied and pickled; copies have the same numbers, hold no rows, and cannot
+    draw. A table that is not yet drawn refuses copying and pickling.
 
     Args:
-        engine: what reads the rows.
+        engine: the engine that reads the rows.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -94,7 +94,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the noisy table stays within."""
+        """The budget (epsilon, delta) that bounds the privacy loss of the noisy table."""
         epsilon, delta = self._spent
         return float(epsilon), float(delta)
 
@@ -111,11 +111,11 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     @property
     @abstractmethod
     def drawn(self) -> bool:
-        """Whether the noise of the table was drawn, and is kept."""
+        """Whether the noise of the table has been drawn."""
 
     @property
     def made(self) -> pa.Table | None:
-        """The noisy table if it was drawn and is in memory; else None. Nothing is read or drawn for it."""
+        """The noisy table if it is drawn and in memory, otherwise None. It never reads or draws."""
         return self._table
 
     @property
@@ -135,7 +135,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     @property
     def bias(self) -> Bias:
-        """The bias that limits and bounds may cause in the noisy table; no error bar includes it."""
+        """The bias that limits and bounds can cause in the noisy table, which error bars do not include."""
         return Bias()
 
     def _attributes(self, bars: Bars | None = None) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     @property
     def repeats(self) -> int | None:
-        """The ledger entry whose noisy table this repeats at no charge; None where it is new."""
+        """The ledger entry whose answer this table repeats at no charge, or None if it is new."""
         return next((one.entry.number for one in self._paid if one.again.body is not None), None)
 
     def _take(self, paid: Sequence[Charge]) -> None:
@@ -230,17 +230,17 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     @property
     def found(self) -> tuple[Found, ...]:
-        """The parameters that the release of the noisy table inferred, such as bounds, with their costs."""
+        """The parameters that the release inferred, such as bounds, with their costs."""
         return ()
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Signs in the noisy table that the query is not what was meant, at no cost."""
+        """Signs in the noisy table that the query may not be the intended one; free of charge."""
         return ()
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """Return the noisy table; metadata of its schema say what its numbers do not include.
+        """Return the noisy table; its schema's metadata states what the numbers do not include.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -257,19 +257,21 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> pandas.DataFrame:
-        """Return the noisy table as a pandas data frame, optionally with error bars beside the numbers.
+        """Return the noisy table as a pandas data frame, optionally with error bars.
 
-        `frame.attrs["sfumato"]` says what the error bars cover, and whether limits and bounds may bias the
+        `frame.attrs["sfumato"]` states what the error bars cover and whether limits and bounds may bias the
         numbers.
 
         Args:
-            errors: whether each number `n` has its half-width in a column `n_error` behind it; or "standard",
-                for its standard error in `n_standard_error`.
-            confidence: of these, in (0, 1); left out, that of the release, or 0.95.
+            errors: True to add the half-width of each number `n` in a column `n_error` after it; "standard"
+                to add its standard error in `n_standard_error`.
+            confidence: the confidence of half-widths, in (0, 1); the default is that of the release, or 0.95.
             simultaneous, sampling: as for `errors`.
+        Returns:
+            A pandas data frame.
         Raises:
             ParameterError: confidence is not in (0, 1).
-            QueryError: a name of an error bar's column is taken.
+            QueryError: the name of an error-bar column is taken.
             RefusalError: there are no error bars.
             EngineError: pandas is not installed.
 
@@ -315,19 +317,19 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> Figure | None:
-        """Draw a panel for each output of the noisy table: a bar for each group, with its error bar.
+        """Draw a bar chart with error bars: a panel for each output, a bar for each group.
 
-        Of more than 9 outputs or 60 groups the first are drawn, and the picture says so. The same release
-        gives the same file, byte for byte.
+        With more than 9 outputs or 60 groups it draws the first ones, and the chart says so. The same release
+        always gives the same file, byte for byte.
 
         Args:
-            path: where to, a .png or .svg; left out, a notebook shows what is returned.
-            confidence, simultaneous, sampling: of the error bars, as of `errors`.
+            path: where to write a .png or .svg; leave it out to display the figure in a notebook.
+            confidence, simultaneous, sampling: of the error bars, as for `errors`.
         Returns:
-            A figure of matplotlib; None where it was written to a path.
+            A matplotlib figure, or None if it was written to a path.
         Raises:
-            ParameterError: the path or the confidence is not admissible.
-            QueryError: something was computed with the groups, or numbers were left out.
+            ParameterError: the path or the confidence is not valid.
+            QueryError: the groups were processed further, or the release has no numbers.
             EngineError: matplotlib is not installed.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -356,28 +358,31 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> pa.Table:
-        """Return half-widths of error bars, or standard errors: the keys, and a column for each output.
+        """Return half-widths of error bars or standard errors: the keys, and a column for each output.
 
-        Of what SQL computes, sums with public weights have error bars, and ratios of them; the rest is NULL.
+        For columns that SQL computes, sums with public weights and their ratios have error bars; other
+        columns are NULL.
 
         Args:
-            confidence: in (0, 1): the probability that an exact statistic (of the bounded contributions) is
+            confidence: in (0, 1), the probability that an exact statistic of the bounded contributions is
                 within its half-width of the released number. Standard errors do not depend on it.
             kind: "half_width", or "standard" for the standard deviation of the noise in each output. It is
-                exact for counts and sums, and to first order for means, ratios and variances: NULL where
-                these divide by a number below 5 of its own standard errors, or are clamped. Quantiles have
+                exact for counts and sums, and of first order for means, ratios and variances: NULL where
+                these are clamped or divide by a number below 5 of its own standard errors. Quantiles have
                 none.
-            simultaneous: let confidence be the probability that all of them are, over all groups and outputs.
-            sampling: let bars hold what a large population has, of which the units are a simple random
-                sample: the mean or share in it, and the count or sum that such samples have on average, of
-                bounded contributions. For counts, sums, means and proportions; of others bars are NULL. Left
-                out, as the release was asked for, or not.
+            simultaneous: let the confidence hold for all groups and outputs at once.
+            sampling: let error bars cover a large population of which the units are a simple random sample:
+                its mean or share, and the count or sum that such samples have on average, of bounded
+                contributions. It covers counts, sums, means and proportions; error bars of other outputs are
+                NULL. The default is what the release was asked for.
+        Returns:
+            An Arrow table.
         Raises:
-            ParameterError: confidence is not in (0, 1), or there is no such kind.
-            QueryError: no output has such bars, such as standard errors of quantiles, or with sampling means
-                where rows is more than 1.
-            RefusalError: the release was streamed to a file, which keeps outputs alone; or numbers of the
-                largest groups were left out, or columns that SQL computes are not followed.
+            ParameterError: confidence is not in (0, 1), or the kind does not exist.
+            QueryError: no output has such error bars, as for standard errors of quantiles, or for means with
+                sampling where rows is more than 1.
+            RefusalError: the release was streamed to a file, which keeps outputs alone; the release has no
+                numbers of the largest groups; or error bars cannot be traced through the SQL.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -400,22 +405,21 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         *,
         sampling: bool | None = None,
     ) -> Comparison:
-        """Compare an output of two groups: their difference and ratio, each with its interval.
+        """Compare an output of two groups: return the difference and the ratio, with intervals.
 
-        Without `sampling` the intervals cover the noise alone, and say nothing about a population: two
-        random halves of a table differ by more.
+        Without `sampling` the intervals cover the noise alone and say nothing about a population: two random
+        halves of a table differ by more.
 
         Args:
-            output: its name.
-            first, second: the groups: a key, or several in order or by name, such as {"year": 1984}.
-            confidence: in (0, 1), of each interval: that it holds that of the exact statistics.
-            sampling: let the intervals hold the difference and the ratio in a large population, as of
-                `errors`.
+            output: the name of the output.
+            first, second: the groups: a key, or several keys in order or by name, such as {"year": 1984}.
+            confidence: in (0, 1), the chance that each interval contains the value of the exact statistics.
+            sampling: let the intervals cover a large population, as for `errors`.
         Returns:
             A `Comparison`, with `difference` and `ratio`.
         Raises:
             ParameterError: confidence is not in (0, 1).
-            QueryError: there is no such output, or no such group is shown.
+            QueryError: the output does not exist, or the release does not show such a group.
             RefusalError: the release keeps no noisy parts to compare.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -433,18 +437,18 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
     def share_of_total(
         self, output: str, confidence: float = 0.95, *, sampling: bool | None = None
     ) -> pa.Table:
-        """Return each group's share of a count or a sum over all groups that are shown, with its interval.
+        """Return each group's share of a count or a sum over all shown groups, with intervals.
 
         Args:
-            output: its name.
-            confidence: in (0, 1), of each interval from `low` to `high`: that it holds the exact share among
-                these groups.
-            sampling: let it hold the share in a large population, as of `errors`.
+            output: the name of the output.
+            confidence: in (0, 1), the chance that each interval from `low` to `high` contains the exact share
+                among the shown groups.
+            sampling: let the intervals cover a large population, as for `errors`.
         Returns:
-            The keys, `share`, `low` and `high`; metadata of its schema say what the intervals cover.
+            The keys, `share`, `low` and `high`; the schema's metadata state what the intervals cover.
         Raises:
             ParameterError: confidence is not in (0, 1).
-            QueryError: there is no such output, or it does not add up.
+            QueryError: the output does not exist, or does not add up.
             RefusalError: the release keeps no noisy parts to compare.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -474,31 +478,32 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> None:
-        """Write the noisy table to .parquet, .csv, .json (one object a line) or .xlsx (Excel).
+        """Write the noisy table to .parquet, .csv, .json (one object per line) or .xlsx (Excel).
 
-        A file of that name is replaced, when the new one is complete. A release of groups that was not looked
-        at before is streamed, a batch of groups at a time; not to a workbook, which has error bars beside the
-        numbers, where there are any, and a sheet of what the release is: cost, privacy unit, limits, bounds,
-        and a digest of its plan. What error bars cover, and whether limits and bounds may bias the numbers,
-        is in that sheet, in the metadata of a Parquet file's schema, and for CSV and JSON in a second file,
-        such as `people.csv-metadata.json`, which replaces one of that name as well.
+        A complete new file replaces a file of the same name. A release by group that was not accessed before
+        is streamed, one batch of groups at a time, except to a workbook. A workbook has error bars next to
+        the numbers, where there are any, and a sheet that describes the release: cost, privacy unit, limits,
+        bounds, and a digest of its plan. That sheet also states what error bars cover and whether limits and
+        bounds may bias the numbers. Other formats state it in the metadata of the Parquet schema or, for CSV
+        and JSON, in a second file such as `people.csv-metadata.json`, which also replaces a file of that
+        name.
 
         Args:
-            path: where to; the ending names the format.
-            errors: also write error bars, in columns named `<output>_error`, each behind that of its
-                number, at 0.95 or what the release was asked for; a workbook has them anyway. Of what SQL
-                computes of a release they are those of numbers that stand there as they were released. Or
-                "standard", for standard errors in columns named `<output>_standard_error`.
-            confidence: also write them, and at this confidence.
-            simultaneous: as for `errors(...)`; it needs the number of groups, so nothing is streamed.
+            path: where to write; the ending selects the format.
+            errors: True to add error bars, in columns named `<output>_error` after each number, at the
+                release's confidence or 0.95; a workbook always has them. For columns that SQL computes, only
+                numbers that stay as released have them. "standard" to add standard errors in columns named
+                `<output>_standard_error`.
+            confidence: add error bars at this confidence.
+            simultaneous: as for `errors(...)`. It needs the number of groups, so nothing is streamed.
             sampling: as for `errors(...)`.
         Raises:
-            ParameterError: the path is not admissible, or a file that rows come from; or a column is a list
-                or the like, which CSV and Excel do not have.
+            ParameterError: the path is not valid or is a source of the rows, or a column has lists or the
+                like, which CSV and Excel cannot hold.
             EngineError: XlsxWriter is not installed, for .xlsx.
-            QueryError: a name of an error bar's column is taken.
-            RefusalError: error bars are asked for, and there are none; or of a release that was streamed.
-            OSError: the file cannot be written; nothing is drawn where that shows before.
+            QueryError: the name of an error-bar column is taken.
+            RefusalError: error bars are requested and there are none, or the release was streamed.
+            OSError: the file cannot be written; nothing is drawn if that is known before.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -569,17 +574,19 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         simultaneous: bool = False,
         sampling: bool | None = None,
     ) -> Receipt:
-        """Return cost, plan, a digest of the answer, and the ledger's entry, for `sfumato verify`.
+        """Return a receipt for `sfumato verify`: cost, plan, a digest of the answer, and the ledger entry.
 
-        The noise is drawn, if it was not. The receipt holds nothing of rows beyond the digest, which is
-        computed of the noisy answer alone and so costs nothing.
+        It draws the noise if it was not drawn before. The digest comes from the noisy answer alone, so the
+        receipt reveals nothing else about the rows and costs nothing.
 
         Args:
             errors: also cover the error bars that `write(..., errors=True)` writes.
-            confidence: also cover them, at this confidence.
+            confidence: also cover error bars, at this confidence.
             simultaneous, sampling: as for `errors`.
+        Returns:
+            A `Receipt`.
         Raises:
-            ParameterError, QueryError, RefusalError: as of `write`, about error bars.
+            ParameterError, QueryError, RefusalError: about error bars, as for `write`.
         Source:
             docs/receipts.md.
 

@@ -76,17 +76,17 @@ class Computation(Protocol):
 
 
 class ProcessedRelease(NoisyTable):
-    """A processed release: released tables after SQL.
+    """A release that SQL computes from released tables.
 
-    Made by `sql`.
+    `sql` returns it.
 
-    Nothing but noisy tables and public ones go into it, so its cost is that of the releases. They are drawn,
-    one after the other, and computed with when it is first looked at, and once. If that fails, as a cast of a
-    noisy number may, `released` still has what was drawn.
+    It uses noisy tables and public tables alone, so its cost is that of the releases. On first access they
+    are drawn, one after the other, and processed once. If processing fails, for example because of a cast of
+    a noisy number, `released` still has the numbers drawn.
 
     Args:
-        releases: the noisy tables before it, in the order of the text.
-        computation: what is computed with them.
+        releases: the noisy tables that it uses, in the order of the text.
+        computation: the computation with them.
     """
 
     def __init__(self, releases: Sequence[Release | TopRelease], computation: Computation) -> None:
@@ -100,12 +100,12 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def diagnostics(self) -> Diagnostics | None:
-        """The diagnostics of the one release before the SQL; with several, each has its own."""
+        """The diagnostics of the release before the SQL; with several releases, each has its own."""
         return self._releases[0].diagnostics if len(self._releases) == 1 else None
 
     @property
     def released(self) -> Release | TopRelease | tuple[Release | TopRelease, ...]:
-        """The noisy table before the SQL; a tuple if there are several."""
+        """The noisy table before the SQL, or a tuple if there are several."""
         return self._releases if len(self._releases) > 1 else self._releases[0]
 
     @property
@@ -115,7 +115,7 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def found(self) -> tuple[Found, ...]:
-        """The inferred parameters of all releases before the SQL, in their order."""
+        """The inferred parameters of all releases before the SQL, in order."""
         return tuple(found for release in self._releases for found in release.found)
 
     @property
@@ -131,18 +131,18 @@ class ProcessedRelease(NoisyTable):
 
     @property
     def drawn(self) -> bool:
-        """Whether the noise of all releases before the SQL was drawn."""
+        """Whether the noise of all releases before the SQL has been drawn."""
         return all(release.drawn for release in self._releases)
 
     @property
     def bars(self) -> Bars:
-        """The error bars of the release before the SQL, if it is one, and whether noise selects rows."""
+        """The error bars of the single release before the SQL, and whether noisy numbers select rows."""
         bars = self._releases[0].bars if len(self._releases) == 1 else Bars()
         return replace(bars, selected=self._computation.selects)
 
     @property
     def bias(self) -> Bias:
-        """The bias that limits and bounds may cause in any release before the SQL."""
+        """The bias that limits and bounds can cause in any release before the SQL."""
         return reduce(or_, (release.bias for release in self._releases))
 
     def _grouped(self, method: str) -> Release:
@@ -161,11 +161,13 @@ class ProcessedRelease(NoisyTable):
         return self._computation.columns is not None or self._computation.linear is not None
 
     def to_arrow(self) -> pa.Table:
-        """Return the processed table, in the order that the SQL asks for.
+        """Return the processed table, in the order given by the SQL.
 
+        Returns:
+            An Arrow table.
         Raises:
-            SqlError: computing with these noisy numbers failed; `released` has them.
-            EngineError: rows of one release could not be read; `released` has those that were drawn before.
+            SqlError: the computation with these noisy numbers failed; `released` has them.
+            EngineError: rows of a release could not be read; `released` has the releases drawn before.
         """
         failed: EngineError | None = None
         with self._turn():
@@ -249,7 +251,7 @@ class ProcessedRelease(NoisyTable):
         )
 
     def explain(self) -> Explanation:
-        """Return the explanation of all releases and, last, of the SQL around them."""
+        """Return the explanation of all releases, and last of the SQL around them."""
         explained = [release.explain().to_dict() for release in self._releases]
         computed = {"computed": self._computation.text}
         explained[0] |= {"notes": [*explained[0]["notes"], *self._selected]}
@@ -352,7 +354,7 @@ class ProcessedRelease(NoisyTable):
         return any(release._unsafe for release in self._releases)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the canonical forms of all releases, and the SQL around them."""
+        """Return the canonical forms of all releases and the SQL around them."""
         return {
             "version": VERSION,
             "asks": "computed",

@@ -42,23 +42,24 @@ _ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError
 class Receipt(Displayed):
     """The receipt of a release as plain data: its cost, plan and a digest of its answer.
 
-    It holds nothing of rows but a digest of the noisy answer, which is computed of that alone: it tells no
-    more than the answer, whose cost it states.
+    The digest comes from the noisy answer alone, so the receipt reveals no more about rows than the answer,
+    whose cost it states.
 
     Args:
-        spent: epsilon and delta, exactly.
+        spent: epsilon and delta, exact.
         plan: the canonical form of the plan (docs/receipts.md).
-        answer: what `write` writes; None where the rows of the answer are not read in this process, as on
-            Spark and Beam.
-        with_error_bars: what `write` writes with error bars, where the receipt covers these; or None.
-        sfumato: the version that released it.
-        dummy: whether the rows were made up, so that this is an answer about nobody.
-        unsafe_words: whether the noise came from a source for tests, so that the answer is not private.
-        ledger: a list of what the ledger that paid has entered, as `Entry.row()` gives it: one entry, or more
-            where looks for bounds were paid by themselves; None without a ledger.
-        bias: a sentence that the numbers do not include bias from contribution limits and bounds; "" where
-            none can bind.
-        description: what was drawn, as the certificate reads it (docs/certificate.md); None in receipts of
+        answer: the digest of what `write` writes; None if this process does not read the answer, as on Spark
+            and Beam.
+        with_error_bars: the digest of what `write` writes with error bars, if the receipt covers them; or
+            None.
+        sfumato: the version that made the release.
+        dummy: whether the rows were dummies, so that the answer is about nobody.
+        unsafe_words: whether the noise came from a test source, so that the answer is not private.
+        ledger: the entries of the ledger that was charged, as `Entry.row()` gives them: one entry, or more if
+            preliminary queries for bounds were charged separately; None without a ledger.
+        bias: a sentence that the numbers do not include bias from contribution limits and bounds; "" if there
+            can be none.
+        description: the noise drawn, as the certificate reads it (docs/certificate.md); None in receipts of
             early versions.
     """
 
@@ -80,7 +81,7 @@ class Receipt(Displayed):
             object.__setattr__(self, "certified", as_certified(proved(self.description)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the receipt as plain data, as its file has it.
+        """Return the receipt as plain data, as in its file.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -93,7 +94,7 @@ class Receipt(Displayed):
 
     @property
     def sha256(self) -> str:
-        """The digest of the receipt without its ledger entry, by which a ledger can name it."""
+        """The digest of the receipt without its ledger entry, by which a ledger can refer to it."""
         return hashlib.sha256(canonical_bytes(self._signed)).hexdigest()
 
     @property
@@ -134,9 +135,9 @@ class Receipt(Displayed):
         """Write the receipt to a .json file.
 
         Args:
-            path: ends in .json; a file of that name is replaced.
+            path: a path that ends in .json; a file of that name is replaced.
         Raises:
-            ParameterError: the path is not admissible.
+            ParameterError: the path is not valid.
             OSError: the file cannot be written.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -155,16 +156,15 @@ class Receipt(Displayed):
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Receipt:
-        """Read a receipt from the file that `write` wrote.
+        """Read a receipt from a file that `write` wrote.
 
         Args:
-            path: of a file that `write` wrote.
+            path: the path of the file.
         Returns:
             The receipt.
         Raises:
-            ParameterError: it is no path.
-            EngineError: there is no such file, or it is no receipt, was changed since it was made, or is of a
-                later version.
+            ParameterError: the argument is not a path.
+            EngineError: the file does not exist, is not a receipt, was changed, or is of a later version.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -182,12 +182,14 @@ class Receipt(Displayed):
 
     @classmethod
     def of_dict(cls, given: Mapping[str, Any]) -> Receipt:
-        """Return the receipt for the plain data of `to_dict`.
+        """Return the receipt for plain data from `to_dict`.
 
         Args:
-            given: what `to_dict` gave.
+            given: the result of `to_dict`.
+        Returns:
+            The receipt.
         Raises:
-            ValueError, TypeError, KeyError: it is none, or something in it was changed.
+            ValueError, TypeError, KeyError: it is not a receipt, or was changed.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 2]}), privacy_unit="id")
@@ -227,13 +229,13 @@ class Receipt(Displayed):
         return made
 
     def certificate(self) -> Certificate:
-        """Recompute the privacy loss from the receipt alone: without data, and without an engine.
+        """Recompute the privacy loss from the receipt alone, without data or an engine.
 
         Returns:
-            A `Certificate`: epsilon and delta that the release stays within.
+            A `Certificate`: the epsilon and delta that bound the loss of the release.
         Raises:
-            EngineError: the description may lose more than it claims, or the rest of the receipt does not fit
-                it; or it is a receipt of an early version, which has none.
+            EngineError: the description may lose more than it claims, does not fit the rest of the receipt,
+                or is missing, as in receipts of early versions.
         Source:
             docs/certificate.md.
 
@@ -249,14 +251,15 @@ class Receipt(Displayed):
         return found
 
     def verify(self, answer: Any) -> Verification:
-        """Compare a file, or a table, with the answer that the receipt is for.
+        """Compare a file or a table with the answer of the receipt.
 
         Args:
-            answer: the path of a .parquet, .csv, .json or .arrow file, or an Arrow table.
+            answer: an Arrow table, or the path of a .parquet, .csv, .json or .arrow file.
         Returns:
-            A `Verification`, true where they agree; `str()` says what was checked, and where they differ.
+            A `Verification`, true if they agree; `str()` says what was checked and where they differ.
         Raises:
-            EngineError: the file is not there, or is no such file; or the receipt has no digest of a table.
+            EngineError: the file does not exist or is not of this format, or the receipt has no digest of a
+                table.
             ParameterError: answer is neither a table nor the path of a file with such an ending.
 
         >>> import pyarrow as pa, sfumato as sf
@@ -282,11 +285,11 @@ class Verification(TextCard):
     """The result of verifying a receipt: true if answer and receipt agree.
 
     Args:
-        what: the answer, as messages call it.
+        what: the answer, as messages name it.
         receipt: the receipt.
-        released: what of it was compared: with error bars, or without.
-        differences: what differs, a sentence each; none where they agree.
-        wrong: what is wrong in the receipt itself, a sentence each.
+        released: the digest that was compared, with or without error bars.
+        differences: a sentence for each difference; empty if they agree.
+        wrong: a sentence for each error in the receipt itself.
 
     Made by `Receipt.verify`.
 
@@ -306,7 +309,7 @@ class Verification(TextCard):
 
     @property
     def ok(self) -> bool:
-        """Whether answer and receipt agree, and the rows are real and the noise secure."""
+        """Whether answer and receipt agree, the rows are real, and the noise is secure."""
         whole = not self.differences and not self.wrong
         return whole and not self.receipt.dummy and not self.receipt.unsafe_words
 

@@ -48,19 +48,19 @@ _NOT_KEPT = (
 class Release(NoisyTable):
     """A noisy table that is safe to publish, with its error bars, explanation and cost.
 
-    Made by `Question.release`.
+    `Question.release` returns it.
 
-    The noise is drawn when the result is first looked at, and once: every later look sees the same
-    numbers. `write` streams; a result that was only written is read back from its file. A process that
-    is forked from this one sees the same numbers where they were drawn before, and else draws none. Once
-    it is drawn it can be copied and pickled; copies never draw.
+    The noise is drawn once, on first access, and every later access returns the same numbers. `write`
+    streams; a release that was only written is read back from its file. A forked process sees the numbers
+    that were drawn before the fork and cannot draw any itself. A drawn release can be copied and pickled;
+    copies never draw.
 
     Args:
-        plan: what to do.
-        engine: what reads the rows.
-        confidence: also give error bars, in columns named `<output>_error`.
-        unsafe_words: a source of random words for tests; with any but the secure source the result
-            is not private.
+        plan: the plan to carry out.
+        engine: the engine that reads the rows.
+        confidence: add error bars of this confidence, in columns named `<output>_error`.
+        unsafe_words: a source of random words for tests; with any but the secure source the result is not
+            private.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Release(NoisyTable):
     def diagnostics(self) -> Diagnostics | None:
         """The diagnostics of limits and bounds, if `diagnostics=` was given; drawn on first access.
 
-        Their cost is in `spent`, whether they are looked at or not.
+        `spent` includes their cost, whether or not they are accessed.
         """
         return self._diagnostics
 
@@ -110,14 +110,16 @@ class Release(NoisyTable):
 
     @property
     def drawn(self) -> bool:
-        """Whether the noise of the release was drawn, and is kept."""
+        """Whether the noise of the release has been drawn."""
         return self._batches is not None or self._written is not None
 
     def to_arrow(self) -> pa.Table:
         """Return the released table: key columns, then the outputs, sorted by key.
 
+        Returns:
+            An Arrow table.
         Raises:
-            RefusalError: it was written to a file, and that file is gone, or another.
+            RefusalError: it was written to a file that is gone or has changed.
         """
         with self._turn():
             if self._table is None:
@@ -292,10 +294,10 @@ class Release(NoisyTable):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Signs in the released numbers that the query is not what was meant, at no cost.
+        """Signs in the released numbers that the query may not be the intended one; free of charge.
 
-        A sentence for each sign that it is not what was meant: public keys whose count is no more than its
-        error bar, and means at a bound of their values. None where the release was streamed to a file.
+        There is a sentence for each sign: public keys whose count is no more than its error bar, and means at
+        a bound of their values. It is None if the release was streamed to a file.
         """
         with self._turn():
             if self._written is not None and self._batches is None:
@@ -314,12 +316,12 @@ class Release(NoisyTable):
 
     @property
     def made(self) -> pa.Table | None:
-        """The released table if it was drawn and is in memory; else None."""
+        """The released table if it is drawn and in memory, otherwise None."""
         return None if self._table is self._batches is None else self.to_arrow()
 
     @property
     def measured(self) -> list[str]:
-        """The outputs of the release with error bars; none if it was streamed to a file."""
+        """The outputs with error bars; none if the release was streamed to a file."""
         streamed = self._written is not None and self._batches is None
         return [] if streamed else list(self.plan.query.output_names)
 
@@ -330,12 +332,12 @@ class Release(NoisyTable):
 
     @property
     def bars(self) -> Bars:
-        """The error bars that the release was asked for, or those of 0.95."""
+        """The error bars that the release was asked for, or those at a confidence of 0.95."""
         return Bars(0.95 if self.confidence is None else self.confidence, sampling=self.plan.sampling)
 
     @property
     def bias(self) -> Bias:
-        """The bias that limits and bounds may cause in the release; no error bar includes it."""
+        """The bias that limits and bounds can cause in the release, which error bars do not include."""
         return self.plan.bias
 
     def _card(self) -> Card:

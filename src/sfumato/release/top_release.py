@@ -37,13 +37,13 @@ _OF_THE_LARGEST = (
 
 
 class TopRelease(NoisyTable):
-    """A release of the largest groups, safe to publish: ranks, keys, and noisy numbers of units.
+    """A release of the largest groups, safe to publish: ranks, keys and noisy numbers.
 
-    Drawn when it is first looked at, and once. Made by `Top.release`.
+    It is drawn once, on first access. `Top.release` returns it.
 
     Attributes:
         question: the `Top` that was released.
-        plan: what it draws, and what that costs.
+        plan: the plan, with its noise and cost.
     """
 
     def __init__(self, plan: Plan[Top, TopMeasurement], words: Words | None = None) -> None:
@@ -65,7 +65,7 @@ class TopRelease(NoisyTable):
 
     @property
     def drawn(self) -> bool:
-        """Whether the largest groups were drawn."""
+        """Whether the largest groups have been drawn."""
         return self._table is not None
 
     @property
@@ -76,8 +76,10 @@ class TopRelease(NoisyTable):
     def to_arrow(self) -> pa.Table:
         """Return the largest groups: rank, keys, and `units` or `sum` if numbers were requested.
 
+        Returns:
+            An Arrow table.
         Raises:
-            RefusalError: it is looked at in another process than that which made it, before it was drawn
+            RefusalError: it is accessed in another process than the one that made it, before it was drawn
                 there.
         """
         if self._table is None:
@@ -128,7 +130,7 @@ class TopRelease(NoisyTable):
 
     @property
     def bias(self) -> Bias:
-        """The bias that the bounds of the sum may cause in the largest groups' numbers."""
+        """The bias that the bounds of the sum can cause in the largest groups' numbers."""
         return self.question.bias
 
     def _check_kind(self, bars: Bars) -> None:
@@ -164,7 +166,7 @@ class TopRelease(NoisyTable):
 
     @property
     def measured(self) -> list[str]:
-        """The column of the largest groups with error bars; none if numbers were left out."""
+        """The column of the largest groups with error bars; none if numbers were not requested."""
         return list(self.plan.laws)
 
     def _card(self) -> Card:
