@@ -29,7 +29,7 @@ from typing import Any
 
 
 class SfumatoError(Exception):
-    """Root of all errors of sfumato."""
+    """The base class of all errors of sfumato."""
 
 
 class QueryError(SfumatoError, ValueError):
@@ -37,12 +37,12 @@ class QueryError(SfumatoError, ValueError):
 
 
 class ParameterError(QueryError):
-    """Error: a parameter's value is not admissible.
+    """Error: the value of a parameter is not valid.
 
     Args:
         name: the parameter, as the caller wrote it.
-        value: what was given; it is kept as `shown` alone.
-        expected: what is admissible, as the end of the sentence "it must be ...".
+        value: the value given; only `shown` keeps it.
+        expected: the valid values, as the end of the sentence "it must be ...".
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
@@ -75,11 +75,11 @@ class ColumnError(QueryError):
 
 
 class SqlError(QueryError):
-    """Error: the SQL text is not understood, or asks for something that is not private.
+    """Error: the SQL text is not understood, or requests something that is not private.
 
     Args:
-        place: offsets in the text of the first character that is wrong, and behind the last one; None where
-            no single place is.
+        place: offsets in the text of the first wrong character and the end of the wrong part; None if there
+            is no single place.
     """
 
     def __init__(self, text: str = "", place: tuple[int, int] | None = None) -> None:
@@ -88,7 +88,7 @@ class SqlError(QueryError):
 
 
 class CatalogError(QueryError):
-    """Error: a catalog declares something inadmissible, or does not fit its source."""
+    """Error: a declaration in a catalog is not valid, or does not fit its source."""
 
 
 class ArgumentError(QueryError, TypeError):
@@ -96,10 +96,10 @@ class ArgumentError(QueryError, TypeError):
 
 
 class UnknownNameError(SfumatoError, AttributeError):
-    """Error: there is no function, method or attribute of this name.
+    """Error: a function, method or attribute of this name does not exist.
 
     Args:
-        name: that was asked for.
+        name: the requested name.
     """
 
     def __init__(self, text: str = "", name: str = "") -> None:
@@ -111,7 +111,7 @@ class UnknownNameError(SfumatoError, AttributeError):
 
 
 class BudgetError(SfumatoError, ValueError):
-    """Error: epsilon or delta is not admissible, or the budget cannot pay for the query."""
+    """Error: epsilon or delta is out of range, or the budget is too small for the query."""
 
     journaled = False  # whether the journal of a ledger has it already
 
@@ -123,7 +123,7 @@ class EngineError(SfumatoError):
 
 
 class RefusalError(SfumatoError):
-    """Error: there is no safe answer, as the query alone shows."""
+    """Error: there is no safe answer, which the query alone determines."""
 
 
 def shown(value: Any) -> str:

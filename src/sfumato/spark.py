@@ -27,21 +27,21 @@ JAVA = 17
 
 
 def session(name: str = "sfumato", config: Mapping[str, object] | None = None) -> SparkSession:
-    """Return the running Spark session, or start one if all that it needs is there.
+    """Return the running Spark session, or start one if everything that it needs is there.
 
-    Workers on this machine run this Python, unless PYSPARK_PYTHON or spark.pyspark.python names another. What
-    workers on other machines run is left to these two.
+    Workers on this machine run this Python unless PYSPARK_PYTHON or spark.pyspark.python names another. On
+    other machines these two settings determine what workers run.
 
     Args:
-        name: of the application, as Spark's pages show it.
+        name: the name of the application on Spark's pages.
         config: Spark's settings by name, such as "spark.sql.shuffle.partitions". Without "spark.master" it is
-            spark-submit's, or else that of Spark's configuration files, or else this machine, "local[*]".
+            spark-submit's, or that of Spark's configuration files, or this machine, "local[*]".
     Returns:
-        A classic session. One that runs already is given the settings that can still be changed, and a
+        A classic session. If one is already running, settings that can still change are applied, and a
         warning names the others.
     Raises:
-        EngineError: pyspark, the pandas that it asks for, or Java 17 is missing, or the session would be one
-            of Spark Connect; before anything is started.
+        EngineError: pyspark, the pandas that it requires, or Java 17 is missing, or it would be a Spark
+            Connect session; nothing has been started then.
 
     >>> session(config={"spark.remote": "sc://cluster"})
     Traceback (most recent call last):

@@ -34,13 +34,13 @@ Totals = tuple[tuple[Fraction, Fraction], ...]
 
 
 class Unspent(NamedTuple):
-    """What is left of a budget's account, as exact fractions; `Remaining` has the same as floats.
+    """What is left of an account, as exact fractions; `Remaining` has the same as floats.
 
-    Made by `Ledger.accounts`, in each account.
+    `Ledger.accounts` returns it in each account.
 
     Args:
-        epsilon, delta: that the next question may surely have.
-        share: of the cap.
+        epsilon, delta: amounts that the next query can surely spend.
+        share: the share of the cap that is left.
     """
 
     epsilon: Fraction
@@ -55,11 +55,11 @@ class Unspent(NamedTuple):
 class Cap(Spelled):
     """The total epsilon and delta of a budget, and the composition that adds up its queries.
 
-    Args:
-        epsilon, delta: as `Budget` takes them.
-        composition: "tight" or "adding".
+    Used by `Ledger.accounts`, whose example shows what a cap leaves.
 
-    Made by `Ledger.accounts`, whose example shows what a cap leaves.
+    Args:
+        epsilon, delta: as for `Budget`.
+        composition: "tight" or "adding".
     """
 
     epsilon: Fraction
@@ -92,9 +92,9 @@ class Account:
     """A budget's cap, and the totals that its privacy filters have added up.
 
     Args:
-        cap: what may be paid.
-        totals: of each of its filters.
-        called: what messages call it.
+        cap: the cap of the budget.
+        totals: the total of each filter.
+        called: the name of the account in messages.
 
     >>> import tempfile
     >>> import sfumato as sf
@@ -131,8 +131,8 @@ class Account:
     def spent(self) -> tuple[float, float]:
         """The smallest epsilon of a budget with the same delta that would have allowed the spending.
 
-        Where no such budget has this delta, as what was paid may pass a cap that is renewed: the sums of
-        epsilons and of deltas.
+        If no budget with this delta would have, because a renewed cap can be passed over time, it is the sums
+        of epsilons and of deltas.
         """
         delta = self.cap.delta
         found = [
@@ -145,7 +145,7 @@ class Account:
 
     @property
     def left(self) -> Unspent:
-        """The epsilon and delta that a budget's next query can surely spend, and the share that is left."""
+        """The epsilon and delta that the next query can surely spend, and the share that is left."""
         left, share = [(Fraction(0), Fraction(0))], Fraction(0)
         for each, total in self._sums:
             if not each.fits(total):
@@ -230,13 +230,13 @@ LOG = logging.getLogger("sfumato.budget")
 class Remaining(NamedTuple):
     """What is left of a budget.
 
-    What `Budget` says by `remaining`.
+    `Budget.remaining` returns it.
 
     Args:
-        epsilon: what the next question may surely ask for; with Gaussian noise perhaps more (or less, at a
-            delta of a percent and above).
-        delta: what it may name beside.
-        share: the part of the budget that is left, from 0 to 1.
+        epsilon: the epsilon that the next query can surely spend. With Gaussian noise it can perhaps spend
+            more, or less at a delta of a percent and above.
+        delta: the delta that the next query can spend with it.
+        share: the share of the budget that is left, from 0 to 1.
     """
 
     epsilon: float
@@ -247,21 +247,19 @@ class Remaining(NamedTuple):
 class Budget(SuggestingArguments, Displayed, Owned):
     """A total (epsilon, delta) for many queries, which cannot be overspent.
 
-    What is asked next, and for how much, may depend on all answers before. A question that does not fit is
-    refused before anything is read, and costs nothing. Several threads may ask, of the process that made the
-    budget alone; there are no copies.
+    Each query and its cost may depend on all earlier answers. A query that does not fit is refused at no
+    charge, before anything is read. Several threads may use a budget, but only in the process that made it;
+    it cannot be copied.
 
     Args:
-        epsilon: all that may be lost, greater than 0. A float is the number that was written,
-            and ten times 0.1 is 1.
-        delta: in [0, 1).
-        composition: "tight" also keeps sums in zero-concentrated and in Gaussian DP, so that many small
-            questions cost less than their epsilons add up to; of delta it leaves one half for what
-            questions name. "adding" adds epsilons and deltas, of which questions may name all. With delta 0
-            both are one.
+        epsilon: the total, greater than 0. A float means the number as written: ten times 0.1 is 1.
+        delta: the total, in [0, 1).
+        composition: "tight" also adds up losses in zero-concentrated and in Gaussian DP, so that many small
+            queries cost less than the sum of their epsilons; queries can name half of the delta. "adding"
+            adds epsilons and deltas, and queries can name all of the delta. With delta 0 both are the same.
     Raises:
-        BudgetError: epsilon or delta is not admissible.
-        ParameterError: composition is none of these.
+        BudgetError: epsilon or delta is out of range.
+        ParameterError: the composition does not exist.
 
     >>> budget = Budget(epsilon=1)
     >>> budget.spend("0.75")
@@ -294,15 +292,15 @@ class Budget(SuggestingArguments, Displayed, Owned):
 
     @property
     def history(self) -> tuple[Spent, ...]:
-        """The queries that the budget has paid for, in order."""
+        """The queries charged to the budget, in order."""
         return tuple(self._history)
 
     @property
     def spent(self) -> tuple[float, float]:
-        """An (epsilon, delta) that all queries of this budget so far stay within, rounded up.
+        """An (epsilon, delta) that bounds the loss of all queries of this budget so far, rounded up.
 
-        It is the smallest epsilon of a budget with the same delta that would have allowed these questions.
-        What is promised of later questions too is `total`.
+        It is the smallest epsilon of a budget with the same delta that would have allowed these queries. The
+        guarantee that includes later queries is `total`.
         """
         return self._accounts()[-1].spent
 
@@ -323,17 +321,17 @@ class Budget(SuggestingArguments, Displayed, Owned):
         """Charge one query to the budget; releases do this themselves.
 
         Args:
-            epsilon, delta: what the question stays within.
-            loss: what its noises lose, where more is known than epsilon and delta; both must be true.
-            what: in a few words, for `history`.
-            plan: what is asked, in canonical form, for the journal of a ledger; others do not keep it.
+            epsilon, delta: a bound on the loss of the query.
+            loss: the loss of its noise, if more is known than epsilon and delta; both must be true.
+            what: a short description, for `history`.
+            plan: the query in canonical form, for the journal of a ledger; other budgets do not keep it.
         Returns:
-            What was entered in the ledger that keeps the budget; None of one that no ledger keeps.
+            The entry of the ledger that keeps the budget, or None without a ledger.
         Raises:
-            BudgetError: it is not admissible, or more than is left, or this is another process than that
-                which made the budget; nothing is spent then.
-            ParameterError: loss or plan is none.
-            RefusalError: it is asked in the middle of another question, as by a handler of a signal.
+            BudgetError: the amount is out of range or more than is left, or this is not the process that made
+                the budget; nothing is spent then.
+            ParameterError: `loss` or `plan` has the wrong type.
+            RefusalError: it is called in the middle of another query, as from a signal handler.
         """
         self._check_home()
         eps, dlt = admissible_epsilon(epsilon), admissible_delta(delta)

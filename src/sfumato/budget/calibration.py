@@ -30,21 +30,22 @@ LossAt = Callable[[Fraction], Loss]
 def calibrate(loss_at: LossAt, epsilon: object, delta: object, *, start: object = 1) -> Fraction:
     """Return the smallest noise multiplier whose loss is within (epsilon, delta).
 
-    The result has been evaluated and found within the budget, and a multiplier smaller by the
-    tolerance, 2^-40 of it, has been found outside. Without Gaussian noise, where a composition could
-    gain no more than 1/1024 of epsilon, epsilons are summed instead; that is solved exactly where each
-    is constant or inversely proportional to the multiplier.
+    The result has been evaluated and is within the budget; a multiplier smaller by the tolerance, 2^-40 of
+    it, has been evaluated and is not. Without Gaussian noise, if composition can gain at most 1/1024 of
+    epsilon, epsilons are summed instead. That is solved exactly where each epsilon is constant or inversely
+    proportional to the multiplier.
 
     Args:
-        loss_at: multiplier > 0 -> Loss; more noise never loses more. Called some tens of times.
+        loss_at: a function from a multiplier > 0 to a Loss; more noise never loses more. It is called a few
+            dozen times.
         epsilon: finite number greater than 0.
         delta: number in [0, 1).
-        start: a multiplier to begin with; a good one saves a few calls.
+        start: a first multiplier; a good one saves a few calls.
     Returns:
         The multiplier.
     Raises:
-        BudgetError: epsilon or delta is out of range; no multiplier is within the budget; or
-            every one is.
+        BudgetError: epsilon or delta is out of range, or no multiplier or every multiplier is within the
+            budget.
     Source:
         design, "Budget"; the search is in `search`.
 
@@ -136,14 +137,13 @@ def split_delta(delta: object, groups: object) -> Fraction:
 
     Args:
         delta: number in [0, 1).
-        groups: how many groups a unit may be in, at least 1.
+        groups: the number of groups that a unit may be in, at least 1.
     Returns:
-        d with 1 - (1 - d)^groups <= delta, rounded down by at most 2^-79 of it; delta itself for
-        one group.
+        d with 1 - (1 - d)^groups <= delta, rounded down by at most 2^-79 of it; delta itself for one group.
     Raises:
         BudgetError: delta or groups is out of range.
     Source:
-        d = -expm1(log1p(-delta) / groups); the events are independent since the noises are.
+        d = -expm1(log1p(-delta) / groups); the events are independent because the noise is.
 
     >>> float(split_delta("1e-6", 4))
     2.500000937...e-07

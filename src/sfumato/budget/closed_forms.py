@@ -67,19 +67,19 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
 def gaussian_mu(epsilon: object, delta: object) -> Fraction:
     """Return the largest mu = L2 sensitivity / sigma that (epsilon, delta) allows, rounded down.
 
-    The result is rounded down to 56 bits from a mu of which `gaussian_delta` says that it is within delta.
-    Several Gaussian noises together are within (epsilon, delta) exactly when their mu^2 sum to at most
-    its square.
+    The result is rounded down to 56 bits from a mu that `gaussian_delta` confirms to be within delta. Several
+    Gaussian noises together are within (epsilon, delta) exactly when the sum of their mu^2 is at most the
+    square of this.
 
     Args:
         epsilon: finite number greater than 0.
         delta: number in (0, 1), not below 2^-1900.
     Returns:
-        mu, a Fraction greater than 0; at most about 2^-50 of it is lost.
+        mu, a Fraction greater than 0, too small by at most about 2^-50 of it.
     Raises:
         BudgetError: epsilon or delta is out of range.
     Source:
-        Balle and Wang 2018, algorithm 1, with regula falsi in place of a bisection.
+        Balle and Wang 2018, algorithm 1, with regula falsi in place of bisection.
 
     >>> float(gaussian_mu(1, "1e-6"))
     0.236704380...

@@ -91,7 +91,7 @@ class ExactCost(NamedTuple):
     """An epsilon and a delta as exact fractions.
 
     Args:
-        epsilon, delta: fractions, shown as one writes them.
+        epsilon, delta: fractions, printed as you would write them.
 
     >>> cost = ExactCost(Fraction(1, 4), Fraction(1, 10**6))
     >>> cost

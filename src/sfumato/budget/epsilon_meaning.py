@@ -24,8 +24,8 @@ class Belief:
     """An attacker's belief before and after a release: what epsilon means, as probabilities.
 
     Args:
-        before: that something about a person is so.
-        least, most: what it can be after, rounded outward.
+        before: the probability, before the release, that a statement about a person is true.
+        least, most: the smallest and largest probability after it, rounded outward.
 
     >>> import sfumato as sf
     >>> (belief,) = sf.explain_epsilon(1, priors=["0.5"]).beliefs
@@ -40,13 +40,13 @@ class Belief:
 
 @dataclass(frozen=True, repr=False)
 class EpsilonMeaning(TextCard):
-    """What epsilon means for one person. Made by `explain_epsilon`.
+    """What epsilon means for one person, as `explain_epsilon` returns it.
 
     Args:
         epsilon, delta: the budget.
-        odds: by how much the odds of any belief can change, at most.
-        guessed: how often an attacker is right at most, who is right half of the time without the release.
-        beliefs: before and after.
+        odds: the largest factor by which the odds of any belief can change.
+        guessed: the largest chance that an attacker guesses right who has an even chance without the release.
+        beliefs: beliefs before and after the release.
 
     >>> import sfumato as sf
     >>> meaning = sf.explain_epsilon("0.5")
@@ -77,10 +77,10 @@ class EpsilonMeaning(TextCard):
         }
 
     def plot(self, path: str | Path) -> None:
-        """Draw what epsilon lets an attacker's belief become, as .png or .svg.
+        """Draw how far epsilon lets an attacker's belief move.
 
         Args:
-            path: where to.
+            path: where to write a .png or .svg.
         Raises:
             ImportError: matplotlib is not installed.
 
@@ -147,13 +147,13 @@ def explain_epsilon(
     """Explain what epsilon means: the beliefs of an informed attacker before and after a release.
 
     Args:
-        epsilon: greater than 0, and at most 700.
+        epsilon: greater than 0, at most 700.
         delta: in [0, 1).
-        priors: probabilities, in (0, 1), that the attacker gives to a person's being in the table, before.
+        priors: the attacker's probabilities, in (0, 1), that a person is in the table, before the release.
     Returns:
         An `EpsilonMeaning`: `print` it for words; `to_dict()` for numbers.
     Raises:
-        BudgetError, ParameterError: a number is not admissible.
+        BudgetError, ParameterError: a number is out of range.
     Source:
         Wood et al. 2018, "Differential privacy: a primer for a non-technical audience"; Kairouz, Oh and
         Viswanath 2015, "The composition theorem for differential privacy", for delta. docs/choosing.md.

@@ -23,14 +23,14 @@ _NAMED, _EVENTS, _END = Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)
 
 @dataclass(frozen=True, repr=False)
 class Spent(Spelled):
-    """One query that a budget has paid for.
+    """One query charged to a budget.
 
-    An entry of the `history` of a `Budget`.
+    An entry in the `history` of a `Budget`.
 
     Args:
-        what: in a few words.
-        epsilon, delta: what it asked for.
-        loss: all that its noises lose, as the sums saw it.
+        what: a short description.
+        epsilon, delta: the amounts that it was charged.
+        loss: the loss of all its noise, as the totals include it.
     """
 
     what: str

@@ -48,23 +48,23 @@ class Loss(Isolated, Spelled):
     Args:
         gaussian: mu^2, the sum of (L2 sensitivity / sigma)^2 over all Gaussian noises.
         laplace: (epsilon_i, count) of independent Laplace noises, where epsilon_i is sensitivity / scale.
-            Each counts as any mechanism of this pure epsilon.
-        pure: a bound on the loss of all these Laplace noises together, from their joint L1
-            sensitivity; None for the sum of epsilon_i * count.
+            Each counts like any mechanism of this pure epsilon.
+        pure: a bound on the loss of all these Laplace noises together, from their joint L1 sensitivity; None
+            for the sum of epsilon_i * count.
         approximate: (epsilon, delta, count) of (epsilon, delta)-DP mechanisms of any kind.
-        additive_delta: probability, added to delta, of an event that tells a unit's presence.
+        additive_delta: a probability, added to delta, of an event that reveals a unit's presence.
     Raises:
-        BudgetError: a part is negative, not finite or out of its range; the error names it.
+        BudgetError: a part is negative, not finite or out of range; the error names it.
     Source:
-        composition of dominating pairs: Zhu, Dong and Wang 2022, "Optimal accounting of
-        differential privacy via characteristic function", theorem 10.
-
-    Equal parts are merged and sorted, so that equal compositions are equal. `a + b` composes.
+        Composition of dominating pairs: Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy
+        via characteristic function", theorem 10.
 
     >>> count, threshold = Loss(laplace=((Fraction(1, 2), 4),)), Loss(additive_delta=Fraction(1, 10**6))
     >>> both = count + threshold
     >>> both.epsilon(Fraction(1, 10**6)), both.delta(2)
     (Fraction(2, 1), Fraction(1, 1000000))
+
+    Equal parts are merged and sorted, so that equal compositions are equal. `a + b` composes two losses.
     """
 
     gaussian: Fraction = Fraction(0)
@@ -114,9 +114,11 @@ class Loss(Isolated, Spelled):
         """Return the loss after every noise scale is multiplied by `multiplier`.
 
         Args:
-            multiplier: of the scales of noise, above 0.
+            multiplier: the factor, above 0.
+        Returns:
+            The loss.
         Raises:
-            BudgetError: a loss that comes of it is not admissible, as with a multiplier of no more than 0.
+            BudgetError: the resulting loss is out of range, as with a multiplier of 0 or less.
 
         >>> Loss(gaussian=Fraction(1), laplace=((Fraction(1), 2),)).scaled(Fraction(2))
         Loss(gaussian=0.25, laplace=((0.5, 2),), pure=None, approximate=(), additive_delta=0)
@@ -148,16 +150,16 @@ class Loss(Isolated, Spelled):
 
     @property
     def least_delta(self) -> Fraction:
-        """The part of the loss's delta that no epsilon removes: additive_delta and approximate deltas."""
+        """The part of delta that no epsilon removes: additive_delta and approximate deltas."""
         return self.additive_delta + self._leak()
 
     def delta(self, epsilon: object) -> Fraction:
-        """Return an upper bound of the loss's delta at an epsilon.
+        """Return an upper bound on the loss's delta at an epsilon.
 
-        Only Gaussian noise: exact, by its closed form rounded up. Only pure and approximate
-        mechanisms whose epsilons sum to at most epsilon: exactly the least delta. Up to 1,024 sums of
-        losses, or 256 with Gaussian noise: exact for mechanisms of these epsilons, as a mixture in closed
-        form. More of them: the delta of zero-concentrated DP.
+        For Gaussian noise alone it is the exact closed form, rounded up. For pure and approximate mechanisms
+        alone whose epsilons sum to at most epsilon, it is exactly the smallest delta. For up to 1,024 sums of
+        losses, or 256 with Gaussian noise, it is exact for mechanisms of these epsilons, as a mixture in
+        closed form. For more of them it is the delta of zero-concentrated DP.
 
         Args:
             epsilon: finite number greater than 0.
@@ -176,18 +178,18 @@ class Loss(Isolated, Spelled):
         return min(Fraction(1), self.additive_delta + leak + (1 - leak) * noise)
 
     def epsilon(self, delta: object) -> Fraction:
-        """Return the smallest epsilon that is found for the loss at a delta.
+        """Return the smallest epsilon found for the loss at a delta.
 
         Args:
             delta: number in [0, 1).
         Returns:
-            A Fraction with `self.delta(epsilon) <= delta`, within 2^-20 of the smallest such;
-            0 where nothing is revealed. Laplace and approximate mechanisms alone give their exact
-            sum where no more than 1/1024 of it could be gained.
+            A Fraction with `self.delta(epsilon) <= delta`, within 2^-20 of the smallest such; 0 if nothing is
+            revealed. Laplace and approximate mechanisms alone give their exact sum if at most 1/1024 of it
+            could be gained.
         Raises:
             BudgetError: delta is out of range, or no epsilon reaches it.
         Source:
-            as `delta`.
+            As for `delta`.
 
         >>> Loss(laplace=((Fraction(1, 10), 3),)).epsilon(0)
         Fraction(3, 10)
@@ -276,7 +278,7 @@ class Loss(Isolated, Spelled):
 class PrivacyLoss(Measure):
     """The privacy measure whose map gives a `Loss`, from which delta follows at any epsilon.
 
-    Closed forms give the numbers. A budget is (epsilon, delta).
+    The numbers come from closed forms. A budget is (epsilon, delta).
 
     >>> from sfumato.budget import Loss
     >>> measure = PrivacyLoss()

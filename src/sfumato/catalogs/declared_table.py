@@ -40,10 +40,10 @@ Origin = tuple[TableDeclaration, str]
 
 @dataclass(frozen=True, repr=False)
 class DeclaredTable(Table[Released]):
-    """A private table of a catalog. Made by `Catalog.table`; its methods are those of `sf.scan`'s tables.
+    """A private table of a catalog, as `Catalog.table` returns it, with the methods of `Table`.
 
-    Declarations hold of the source's own columns: one that a step derives, or replaces, has none. What a
-    question leaves out comes from them when it is complete, by `agg`; nothing comes from rows.
+    Declarations are about the source's own columns; a derived or replaced column has none. `agg` completes a
+    question with them; nothing comes from rows.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> rows = pa.table({"id": [1, 2], "town": ["Ulm", "Bonn"], "age": [30, 40]})
@@ -72,16 +72,16 @@ class DeclaredTable(Table[Released]):
                 raise QueryError(f"bound: {beyond(self.declared, name, given, limit)}")
 
     def group_by(self, *columns: str, keys: Any = None) -> DeclaredTable[Released]:
-        """Group by columns; where the catalog declares domains of all, their values are the groups.
+        """Group by columns; if the catalog declares domains for all, their values are the groups.
 
         Args:
-            columns: the columns to group by. Where the catalog declares the domains of all of them, all
+            columns: the columns to group by. If the catalog declares domains for all of them, all
                 combinations of their values are the groups, as public knowledge.
-            keys: the groups, where they are other ones; "private" to have them chosen privately.
+            keys: other groups; or "private" to choose groups privately.
         Returns:
-            The same table, of which each group is asked.
+            A grouped table; the original does not change.
         Raises:
-            QueryError: as from any table; or the domains have more than 1,000,000 groups together.
+            QueryError: as for any table; or the domains have more than 1,000,000 groups together.
         """
         domains = self._domains(columns) if keys is None else None
         given = keys if domains is None else product(columns, domains)
@@ -96,10 +96,10 @@ class DeclaredTable(Table[Released]):
         return {name: Known(one.bounds, one.domain) for name, one in found.items() if one is not None}
 
     def agg(self, /, *unnamed: Aggregate, **aggregates: Aggregate) -> Question[Released]:
-        """Ask for aggregates of each group; missing bounds and limits come from the table's declaration.
+        """Query aggregates of each group; the declaration supplies missing bounds and limits.
 
         Raises:
-            QueryError: as from any table.
+            QueryError: as for any table.
         """
         check_aggregates(aggregates.items())
         bounded = {name: self._bounded(name, asked) for name, asked in aggregates.items()}
@@ -111,9 +111,9 @@ class DeclaredTable(Table[Released]):
     def top(
         self, *columns: str, k: int, by: Any = None, keys: Any = None, candidates: int | None = None
     ) -> Top:
-        """Ask for the k largest groups of a declared table; declared domains make public groups.
+        """Query the k largest groups of a declared table; declared domains make public groups.
 
-        The catalog's limits are not needed, and not taken: a unit counts in all of its groups.
+        The catalog's limits do not apply: a unit counts in all of its groups.
         """
         if isinstance(by, Unbounded):
             raise QueryError(
@@ -147,9 +147,9 @@ class DeclaredTable(Table[Released]):
     ) -> DeclaredTable[Released]:
         """Join columns of another table, as `Table.join`.
 
-        Where `on` has a foreign key that the catalog declares, and what that names, the privacy units are
-        compared as well, unasked. `unit_rows` is at most what the catalog says of these tables, which it also
-        is where it is left out.
+        If `on` has a foreign key that the catalog declares and the columns that it references, the privacy
+        units are matched too, without being named. `unit_rows` is at most what the catalog declares for these
+        tables, and that by default.
         """
         unit_rows = self._joined_rows(other, unit_rows)
         if not isinstance(other, DeclaredTable):
@@ -168,7 +168,7 @@ class DeclaredTable(Table[Released]):
         return replace(joined, declared=joined.declared.joined_with([other.declared]), origins=origins)
 
     def union(self, other: Table[Any]) -> DeclaredTable[Released]:
-        """Append the rows of another table, as `Table.union`; the declared limits of both tables hold."""
+        """Add the rows of another table, as `Table.union`; the declared limits of both tables apply."""
         made = cast("DeclaredTable[Released]", super().union(other))
         others = [other.declared] if isinstance(other, DeclaredTable) else []
         return replace(made, declared=made.declared.joined_with(others))

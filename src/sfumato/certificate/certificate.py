@@ -32,14 +32,14 @@ NO_DESCRIPTION = "this receipt does not say what was drawn, so nothing can be re
 
 @dataclass(frozen=True, repr=False)
 class Proof:
-    """What a part is proved to lose, in four ways that a budget may count it. Made by `certify`.
+    """The proved loss of one part, in four measures that a budget may add up; from `certify`.
 
     Args:
-        epsilon, delta: a pair that it stays within.
-        pure: a pure epsilon, but for `events`; None if there is Gaussian noise.
-        mu_squared: of Gaussian DP, but for `events`; None if there is anything but Gaussian noise.
-        rho: of zero-concentrated DP, but for `events`.
-        events: a chance, of what these three leave out.
+        epsilon, delta: a pair that bounds the loss.
+        pure: a pure epsilon, without `events`; None if there is Gaussian noise.
+        mu_squared: mu^2 of Gaussian DP, without `events`; None if there is anything but Gaussian noise.
+        rho: rho of zero-concentrated DP, without `events`.
+        events: the probability of events that `pure`, `mu_squared` and `rho` leave out.
     """
 
     epsilon: Fraction
@@ -55,11 +55,11 @@ class Proof:
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Proof):
-    """What a release is proved to lose: at most its claim. Made by `certify`.
+    """The proved loss of a release, at most its claim; from `certify`.
 
     Args:
-        epsilon, delta, pure, mu_squared, rho, events: of all parts.
-        description: as it was read.
+        epsilon, delta, pure, mu_squared, rho, events: of all parts together, as in `Proof`.
+        description: the description as it was read.
         parts: the proof of each part, in order.
     """
 
@@ -68,14 +68,14 @@ class Certificate(Proof):
 
 
 def certify(description: Mapping[str, Any]) -> Certificate:
-    """Prove what a release loses, from what it will draw.
+    """Prove a bound on the loss of a release from the description of its noise.
 
     Args:
         description: plain data of version 1, see docs/certificate.md.
     Returns:
-        A certificate: epsilon and delta that the release stays within, which are at most what it claims.
+        A certificate: an epsilon and a delta that bound the loss of the release, at most what it claims.
     Raises:
-        CertificateError: it may lose more than it claims, or something is unknown.
+        CertificateError: the release may lose more than it claims, or something is unknown.
 
     >>> count = {"kind": "rows", "name": "n", "rows": 2, "one": "1"}
     >>> groups = {"keys": "public", "shown": 1, "per_unit": 1, "beyond": "sample", "total_rows": None}

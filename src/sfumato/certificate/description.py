@@ -62,7 +62,7 @@ selection.threshold kind name:text threshold:count pre_threshold:count
 
 
 class CertificateError(ValueError):
-    """Why a description is not certified. Raised by `certify`.
+    """Error: a description is not certified; raised by `certify`.
 
     Args:
         where: the place in the description, such as "parts[0].noise".

@@ -64,22 +64,22 @@ def parse(
     private: Iterable[str] = (),
     advised: Advised | None = None,
 ) -> SqlQuery:
-    """Return the query that a differentially private SQL text means, bound to a catalog's tables.
+    """Return the query that a differentially private SQL text expresses, bound to a catalog's tables.
 
     Args:
-        text: SQL with BigQuery's DIFFERENTIAL_PRIVACY clause or ZetaSQL's ANONYMIZATION clause;
-            expressions of one row are DuckDB's SQL.
-        catalog: the tables that FROM may name; what the text leaves out is taken from there.
-        public, private: names of tables, where there is no catalog; what is computed with released numbers
-            may read public ones.
-        advised: the budget of several questions, which is divided over them; what each leaves out is found.
+        text: SQL with BigQuery's DIFFERENTIAL_PRIVACY clause or ZetaSQL's ANONYMIZATION clause; expressions
+            over one row are DuckDB SQL.
+        catalog: the tables that FROM may name; it supplies what the text leaves out.
+        public, private: names of tables, if there is no catalog; computations with released numbers may read
+            public ones.
+        advised: a budget to divide among several queries; what each leaves out is inferred.
     Returns:
-        What is asked; of several private SELECTs the first, with the others `beside` it. No table is opened,
+        The query; for several private SELECTs the first, with the others as `companions`. No table is opened
         and no column looked up.
     Raises:
-        SqlError: the text is not understood or not private, or FROM names no private table of the catalog; it
-            shows the place and what to write.
-        QueryError: text is no text.
+        SqlError: the text is not understood or not private, or FROM names no private table of the catalog;
+            the error shows the place and what to write.
+        QueryError: the argument is not text.
     Source:
         docs/sql.md.
 

@@ -31,28 +31,28 @@ from sfumato.query.tables.public_table import PublicTable
 
 @dataclass(frozen=True, repr=False)
 class SqlQuery(Settings):
-    """The query that a SQL text asks, before any table is opened. Made by `parse`.
+    """The query of a SQL text, before any table is opened, as `parse` returns it.
 
     Args:
         tables: the paths of files, or the names of tables, as written (their parts joined by dots), and how
             they are joined.
-        named, plain: columns of joined tables that are read by qualified names, and others, in lower case.
-        where: the WHERE expression, in DuckDB's SQL, or None.
-        derived: (name, expression) of columns to be computed, each from source columns alone.
+        named, plain: columns of joined tables with qualified names, and the other columns, in lower case.
+        where: the WHERE expression, in DuckDB SQL, or None.
+        derived: (name, expression) of derived columns, each from source columns alone.
         keys: the names of the group keys, in the order of the SELECT list.
         aggregates: (output name, aggregate), in the order of the SELECT list.
-        groups, rows: limits of contribution; None where nothing depends on them, "auto" to infer them, and
-            "shared" where keys alone are asked.
-        notes: sentences about defaults that were taken.
+        groups, rows: contribution limits; None if nothing depends on them, "auto" to infer them, and "shared"
+            if only keys are requested.
+        notes: sentences about defaults that apply.
         weights: the weight of each output, by name.
-        domains: the values of each key, where a catalog declares them; None for private groups.
-        public_groups: where a public table has the groups; None where they come from elsewhere.
-        outside: what is computed with the released tables, or None.
-        companions: the further private SELECTs of the same text, each of which is a release of its own.
-        looked_up: the WHERE condition as a tree, where it holds x IN (SELECT ...), in the place of `where`.
-        names: the WITH tables.
-        grouping: sets of keys of which totals are asked; None where they are not.
-        largest: how many of the largest groups are requested; an aggregate is then the sum that ranks them.
+        domains: the values of each key, if a catalog declares them; None for private groups.
+        public_groups: the public table that holds the groups; None if they come from elsewhere.
+        outside: the computation with the released tables, or None.
+        companions: further private SELECTs of the same text, each a release of its own.
+        looked_up: the WHERE condition as a tree, if it has x IN (SELECT ...); it replaces `where`.
+        names: the names of the WITH tables.
+        grouping: sets of keys whose totals are requested, or None.
+        largest: the number of largest groups requested; an aggregate is then the sum that ranks them.
     """
 
     tables: From = field(kw_only=True)
@@ -97,7 +97,7 @@ class SqlQuery(Settings):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The tables that the SQL query reads, with those that have its public groups."""
+        """The tables that the SQL query reads, including those with its public groups."""
         return (*self.sources, *(self.public_groups.public if self.public_groups is not None else ()))
 
     def _within(self, public: Collection[str], private: Collection[str]) -> SqlQuery:
@@ -112,7 +112,7 @@ class SqlQuery(Settings):
 
     @property
     def release_options(self) -> dict[str, Any]:
-        """The options for `Question.release` or `Top.release` that the SQL text gives, as written.
+        """The options for `Question.release` or `Top.release` in the SQL text, as written.
 
         >>> from sfumato.dialect import parse
         >>> parse("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.1, privacy_unit_column = id) "
@@ -143,12 +143,12 @@ class SqlQuery(Settings):
         """Open the SQL query's tables and return its question.
 
         Args:
-            open_table: gives a private or a public table, from its source and the privacy unit's column.
-            groups_of: gives the groups that a public table has.
+            open_table: a function from a source and the privacy unit's column to a private or public table.
+            groups_of: a function from a public table to the groups that it holds.
         Returns:
-            The same question as the fluent calls would make, with the notes on its table.
+            The same question as from method calls, with the notes on its table.
         Raises:
-            QueryError: a column is unknown or does not fit; decided from declared types alone.
+            QueryError: a column is unknown or does not fit, according to declared types alone.
         Source:
             docs/sql.md, "Expressions are DuckDB's".
 

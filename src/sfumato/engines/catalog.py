@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Catalog(Declarations):
-    """Tables as their owner declares them. Made by `sfumato.catalog`."""
+    """Tables as their owner declares them; `sfumato.catalog` returns it."""
 
     def table(
         self,
@@ -36,17 +36,17 @@ class Catalog(Declarations):
         threads: int | None = None,
         temp_directory: str | PathLike[str] | None = None,
     ) -> DeclaredTable[Any]:
-        """Open a private table, for questions; no row is read yet.
+        """Open a private table for questions, without reading a row.
 
         Args:
-            name: as the catalog calls it.
+            name: the name in the catalog.
             memory_limit, threads, temp_directory: as for `sfumato.scan`.
         Returns:
-            A table as of `sfumato.scan`, that knows its bounds, domains and limits.
+            A table as from `sfumato.scan`, which knows its bounds, domains and limits.
         Raises:
-            QueryError: there is no such table, or none that a question can be asked of.
-            CatalogError: what is declared does not fit the source's columns and their types.
-            EngineError: the source is not there, or cannot be read.
+            QueryError: the table does not exist, or cannot be queried.
+            CatalogError: declarations do not fit the source's columns and types.
+            EngineError: the source does not exist or cannot be read.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> ages = pa.table({"id": [1, 2], "age": [30, 40]})
@@ -65,15 +65,15 @@ class Catalog(Declarations):
         threads: int | None = None,
         temp_directory: str | PathLike[str] | None = None,
     ) -> PublicTable:
-        """Open a public table, to be joined with private ones; no row is read yet.
+        """Open a public table to join with private ones, without reading a row.
 
         Args:
             name, memory_limit, threads, temp_directory: as for `table`.
         Returns:
             A `PublicTable`.
         Raises:
-            QueryError: there is no such table, or it is private.
-            CatalogError, EngineError: as from `table`.
+            QueryError: the table does not exist, or is private.
+            CatalogError, EngineError: as for `table`.
 
         >>> import pyarrow as pa
         >>> regions = {"source": pa.table({"town": ["Ulm"], "region": ["south"]}), "public": True}
@@ -88,18 +88,21 @@ class Catalog(Declarations):
         )
 
     def dummy(self, *, rows: int = 1_000, units: int | None = None, seed: int = 0) -> Catalog:
-        """Return the same catalog over made-up rows: to write and try questions on, for free.
+        """Return the same catalog over dummy rows, for writing and trying queries at no cost.
 
-        Rows are made up from what the catalog declares, and from names and types of columns: of CSV, JSON and
-        wherever `types` are declared from these alone, and the source need not be there; else as the source
-        declares them, of which no row is read. Foreign keys name rows that are there.
+        Dummy rows depend on the catalog's declarations and on names and types of columns. For CSV, JSON and
+        wherever `types` are declared, these come from the catalog alone, and the source need not exist. For
+        other sources they come from the source's declarations, without reading a row. Foreign keys refer to
+        existing dummy rows.
 
         Args:
-            rows, units, seed: of each private table, as for `Table.dummy`. A table whose rows a foreign key
-                names by their privacy unit has one row for each unit; a public table has few rows.
+            rows, units, seed: for each private table, as for `Table.dummy`. A table that a foreign key
+                references by its privacy unit has one row for each unit; a public table has few rows.
+        Returns:
+            A Catalog.
         Raises:
-            ParameterError: a number is not admissible.
-            CatalogError, EngineError: a source that must tell its columns does not.
+            ParameterError: a number is out of range.
+            CatalogError, EngineError: a source must supply its columns and does not.
         Source:
             docs/dummy.md.
 
@@ -113,10 +116,10 @@ class Catalog(Declarations):
         return replace(self, tables=made_up(self, Making.from_options(rows, units, seed)))
 
     def check(self) -> CatalogCheck:
-        """Compare what is declared with the rows, for the owner alone: what this returns is not private.
+        """Compare the declarations with the rows, for the owner only. The result is NOT PRIVATE.
 
         Returns:
-            A `CatalogCheck`: `ok` where all that is declared holds; `str()` says what does not. NOT PRIVATE.
+            A `CatalogCheck`: `ok` if all declarations hold; `str()` says which do not. NOT PRIVATE.
         Raises:
             EngineError: rows cannot be read.
 
@@ -139,20 +142,21 @@ def catalog(
     timezone: str | None = None,
     spark: SparkSession | None = None,
 ) -> Catalog:
-    """Read what the owner of tables declares: privacy units, types, bounds, domains, limits, foreign keys.
+    """Read an owner's declarations: privacy units, types, bounds, domains, limits, foreign keys.
 
     Args:
-        source: the path of a TOML file, or a dict of the same form, in which the `source` of a table may be
-            whatever `sfumato.scan` takes; see docs/catalog.md.
-        timezone: in which expressions and group keys read times with a zone, as for `sfumato.scan`, where a
-            query names no other; in the file timezone = "Europe/Berlin". UTC where it is left out.
-        spark: a session of Spark, where each `source` is the name of a table or view of it.
+        source: the path of a TOML file, or a dict of the same form, in which a table's `source` may be
+            anything that `sfumato.scan` takes; see docs/catalog.md.
+        timezone: the time zone in which expressions and group keys read times with a zone, as for
+            `sfumato.scan`, unless a query names another; in the file timezone = "Europe/Berlin". The default
+            is UTC.
+        spark: a Spark session, in which each `source` is the name of a table or view.
     Returns:
         A Catalog; no source is opened yet.
     Raises:
-        CatalogError: something in it is unknown, missing or does not fit the rest; the text says where.
-        EngineError: there is no such file.
-        ParameterError: spark is no session, or there is no such time zone.
+        CatalogError: something is unknown, missing or inconsistent; the text says where.
+        EngineError: the file does not exist.
+        ParameterError: `spark` is not a session, or the time zone does not exist.
 
     >>> catalog({"tables": {"visits": {"source": "visits.parquet", "privacy_unt": "id"}}})
     Traceback (most recent call last):

@@ -34,8 +34,8 @@ class Finding:
     """One finding of a catalog check.
 
     Args:
-        where: the table, or column.
-        text: what was found; no value of a row is in it.
+        where: the table or column.
+        text: the finding, without the value of any row.
         wrong: whether it contradicts the catalog.
 
     Made by `Catalog.check`.
@@ -48,11 +48,11 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class CatalogCheck(TextCard):
-    """The result of checking a catalog against its rows. It is not private: for the owner alone.
+    """The result of checking a catalog against its rows. NOT PRIVATE: for the owner only.
 
     Args:
-        catalog: its name.
-        findings: what was found, table by table.
+        catalog: the name of the catalog.
+        findings: the findings, table by table.
 
     Made by `Catalog.check`.
 

@@ -218,9 +218,8 @@ class Split(TextCard):
     """The result of a check that splits all units into two halves.
 
     Args:
-        units: how many are in each half, of those that have rows in the end.
-        differing_rows, differing_units: rows that are not the same with the other half and without it, and
-            whose they are.
+        units: the number of units in each half that have rows in the end.
+        differing_rows, differing_units: rows that differ with and without the other half, and their units.
 
     Made by `sfumato.check`.
     """
@@ -239,13 +238,13 @@ class Split(TextCard):
 
 @dataclass(frozen=True, repr=False)
 class Reordering(TextCard):
-    """The result of a check in another physical order of rows.
+    """The result of a check with another physical order of rows.
 
     Args:
-        change: what was done to the rows.
-        differing_rows, differing_units: rows of other units that are not the same, and whose they are.
-        moved: how far exact numbers moved, as a part of what one unit may move them by. Where one unit has
-            more rows, it counts from the numbers without that unit.
+        change: how the rows were changed.
+        differing_rows, differing_units: rows of other units that differ, and their units.
+        moved: how far exact numbers moved, as a fraction of the distance that one unit may move them. If one
+            unit has more rows, the distance is measured from the numbers without that unit.
         most: how far they may move.
 
     Made by `sfumato.check`.
@@ -259,7 +258,7 @@ class Reordering(TextCard):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing that was checked depends on the physical order."""
+        """Whether nothing checked depends on the physical order."""
         return not self.differing_rows and self.moved <= self.most
 
     def __str__(self) -> str:
@@ -278,15 +277,15 @@ class Reordering(TextCard):
 
 @dataclass(frozen=True, repr=False)
 class QuestionCheck(TextCard):
-    """The result of checking a query on its rows. It is not private: for the owner alone.
+    """The result of checking a query on its rows. NOT PRIVATE: for the owner only.
 
     Args:
-        rows, units: how many rows the unit-local part makes, of how many units.
-        without_unit: rows of no unit, which are in no answer.
-        splits: what each split showed.
-        orders: what the same rows in other physical orders showed.
-        moved: for each unit that was removed, how far exact numbers moved, as a part of what is claimed; at
-            most 1. Infinite where the query fails with the unit and not without it, or the other way round.
+        rows, units: the number of rows that the unit-local part makes, and of their units.
+        without_unit: the number of rows without a unit, which count in no answer.
+        splits: the result of each split.
+        orders: the results for the same rows in other physical orders.
+        moved: for each removed unit, how far exact numbers moved, as a fraction of the claim; at most 1.
+            Infinite if the query fails with the unit and not without it, or the other way round.
 
     Made by `sfumato.check`.
 
@@ -306,7 +305,7 @@ class QuestionCheck(TextCard):
 
     @property
     def ok(self) -> bool:
-        """Whether no check contradicts what a release claims."""
+        """Whether no check contradicts the claim of a release."""
         apart = not any(s.differing_rows for s in self.splits) and all(one.ok for one in self.orders)
         return apart and all(by <= 1 for by in self.moved)
 
@@ -615,25 +614,24 @@ def check(
     temp_directory: str | PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> QuestionCheck:
-    """Check on the rows that a question keeps privacy units apart; for their owner alone.
+    """Check on the rows that a query keeps privacy units apart. NOT PRIVATE: for the owner only.
 
-    All units are split at random into two halves A and B, several times: the rows that the question makes of
-    A and of B by themselves must be those that it makes of both, bit for bit. The same rows are then put in
-    other physical orders: shuffled, with one thread and with many, and with so many rows more of one unit
-    that DuckDB turns the sides of joins. No row of another unit may change. At last single units are removed:
-    no exact number may move by more than the noise is made for. Nothing is released, and what this returns
-    is not private.
+    The check splits all units at random into halves A and B, several times. The rows that the query makes
+    from A and from B must equal those that it makes from both, bit for bit. It then puts the same rows in
+    other physical orders: shuffled, with one thread and with many, and with enough additional rows of one
+    unit that DuckDB swaps the sides of joins. No row of another unit may change. Finally it removes single
+    units: no exact number may move further than the noise allows for. The check releases nothing.
 
     Args:
-        asked: SQL, as for `sql`, or a question that `agg` gave.
-        tables, catalog, types, memory_limit, threads, temp_directory: of SQL, as for `sql`.
-        splits: how often all units are split.
-        removed: how many units are removed, one at a time: half of them those with the most rows.
-        progress: called with the share that is done.
+        asked: SQL, as for `sql`, or a question from `agg`.
+        tables, catalog, types, memory_limit, threads, temp_directory: for SQL, as for `sql`.
+        splits: the number of splits.
+        removed: the number of units to remove, one at a time; half of them are those with the most rows.
+        progress: a function that is called with the share that is done.
     Returns:
-        A `QuestionCheck`: `ok` where nothing was found; `str()` says what was. NOT PRIVATE.
+        A `QuestionCheck`: `ok` if nothing is wrong; `str()` says what is. NOT PRIVATE.
     Raises:
-        SqlError, QueryError, BudgetError, EngineError: as from `sql`.
+        SqlError, QueryError, BudgetError, EngineError: as for `sql`.
         ParameterError: `splits` or `removed` is not a whole number of at least 1.
     Source:
         docs/sql-semantics.md, "What is checked".

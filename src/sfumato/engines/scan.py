@@ -102,42 +102,43 @@ def scan(
     """Open a private table.
 
     Args:
-        source: a path to Parquet, CSV or JSON of one object a line; a pattern, a folder, or a list of such
-            files with the same columns; an address of one, as "s3://bucket/visits.parquet", "gs://..." or
-            "https://...", which is fetched whole (extra `remote`); "file.duckdb/table" for a table or view in
-            a DuckDB file, "file.sqlite/table" in one of SQLite, "postgresql://user@host/database/table" in
-            PostgreSQL; a DuckDB relation; an Arrow table, dataset or stream of batches, as a cursor of ADBC
-            gives; a Polars, pandas or Spark data frame; an Arrow schema, for rows that a Beam pipeline brings
-            later.
-        privacy_unit: the column that tells whose row it is. Rows where it is NULL are dropped. Or a list of
-            columns, and of SQL expressions of a row's columns, whose values tell it together, as in
-            ["id", "date_trunc('week', day)"]: then a unit is one person in one week, and a person with
-            rows in m weeks is protected as m people together are.
-        types: DuckDB's types of columns that declare none, by name: of CSV and JSON, where else they are
-            guessed from the first rows and a note says so, and of a pandas frame's columns of objects, which
-            else are text. What does not fit its type is NULL. Columns of CSV that are not named are text.
-        multiline: whether a text in quotes may have several lines in CSV. False where none has: then each
-            line is a row, and no quote that somebody left open takes the lines behind it along.
-        encoding: how texts are written in CSV, by the name that Python has for it, as "latin-1", "cp1252" or
-            "utf-16"; UTF-8 where it is left out. Bytes that are no text in it are NULL.
-        timezone: the time zone in which expressions, group keys and texts read times with a zone, such as
-            "Europe/Berlin". The time zone of the machine, and of a Spark session, has no part in it.
-        unit_timezone: the same for expressions of `privacy_unit`; `timezone` where it is left out.
-        memory_limit: what DuckDB may take before it spills rows to disk, as '4GB' or '50%' of the machine's
-            memory, or of the container's; 80% where it is left out.
-        threads: at most so many at once; one for each core where it is left out.
-        temp_directory: an existing folder to spill in, in a folder that only this user may enter; the folder
-            of temporary files where it is left out. These three are for rows that are read in this process,
-            not by workers of Spark or Beam.
+        source: one of: a path to Parquet, CSV or JSON with one object per line; a pattern, a folder, or a
+            list of such files with the same columns; the address of one, such as
+            "s3://bucket/visits.parquet", "gs://..." or "https://...", which is downloaded whole (extra
+            `remote`); "file.duckdb/table" for a table or view in a DuckDB file, "file.sqlite/table" in
+            SQLite, "postgresql://user@host/database/table" in PostgreSQL; a DuckDB relation; an Arrow table,
+            dataset or stream of batches, such as from an ADBC cursor; a Polars, pandas or Spark data frame;
+            an Arrow schema, for rows that a Beam pipeline supplies later.
+        privacy_unit: the column that identifies the person or other unit of a row. Rows where it is NULL are
+            dropped. It can be a list of columns and of SQL expressions over one row's columns that identify
+            the unit together, such as ["id", "date_trunc('week', day)"]. Then a unit is one person in one
+            week, and a person with rows in m weeks has the protection of a group of m units.
+        types: DuckDB types, by name, for columns without a declared type: in CSV and JSON, where they are
+            otherwise guessed from the first rows, with a note, and for a pandas frame's object columns, which
+            are otherwise text. A value that does not fit its type is NULL. CSV columns that are not named
+            here are text.
+        multiline: whether quoted text in CSV may have several lines. If you set it to False, each line is a
+            row, and an unclosed quote does not swallow the lines after it.
+        encoding: the encoding of text in CSV, by its Python name, such as "latin-1", "cp1252" or "utf-16";
+            the default is UTF-8. Invalid bytes are NULL.
+        timezone: the time zone in which expressions, group keys and text read times with a zone, such as
+            "Europe/Berlin". The time zone of the machine or of a Spark session has no effect.
+        unit_timezone: the same for expressions in `privacy_unit`; the default is `timezone`.
+        memory_limit: how much memory DuckDB may use before it spills rows to disk, such as '4GB', or '50%' of
+            the memory of the machine or container; the default is 80%.
+        threads: the most threads to use; the default is one for each core.
+        temp_directory: an existing folder for spilled rows, which go to a subfolder that only this user may
+            enter; the default is the folder of temporary files. `memory_limit`, `threads` and
+            `temp_directory` apply to rows that this process reads, not to workers of Spark or Beam.
     Returns:
-        A Table, on which a question is built. No row is read yet; a stream is read once, for the first
-        release, and its rows are kept.
+        A Table, the start of a question. No row is read yet. A stream is read once, for the first release,
+        and its rows are kept.
     Raises:
-        EngineError: the source is not there, is empty of columns, or cannot be read.
-        ColumnError: there is no such column.
-        QueryError: types are given that are none, or to a source that has its own; multiline=False or
-            encoding= is given to what is no CSV; a limit to workers.
-        ParameterError: a limit is none, the folder is not there, or there is no such time zone.
+        EngineError: the source does not exist, has no columns, or cannot be read.
+        ColumnError: a column does not exist.
+        QueryError: types are not valid, or the source has its own; multiline=False or encoding= is given for
+            a source other than CSV; a resource limit is given for workers.
+        ParameterError: a limit is not valid, or the folder or the time zone does not exist.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})
@@ -231,18 +232,18 @@ def public(
     threads: int | None = None,
     temp_directory: str | PathLike[str] | None = None,
 ) -> PublicTable:
-    """Open a public table: what everybody may know, such as regions or a calendar, to join with private ones.
+    """Open a public table, such as regions or a calendar, to join with private ones.
 
-    Nothing in it is protected. Do not open a table of people here.
+    Nothing in it is protected. Do not open a table about people here.
 
     Args:
-        source, types, multiline, encoding, memory_limit, threads, temp_directory: as for `scan`. Rows are
-            read in this process when a release is made; those of a Spark data frame are collected, and those
-            of an Arrow schema come when a Beam pipeline runs.
+        source, types, multiline, encoding, memory_limit, threads, temp_directory: as for `scan`. This process
+            reads the rows when a release is made. Rows of a Spark data frame are collected; rows of an Arrow
+            schema arrive when a Beam pipeline runs.
     Returns:
-        A `PublicTable`; nothing is read but names and types of columns.
+        A `PublicTable`; only names and types of columns are read.
     Raises:
-        EngineError, QueryError, ParameterError: as from `scan`.
+        EngineError, QueryError, ParameterError: as for `scan`.
 
     >>> import pyarrow as pa
     >>> public(pa.table({"town": ["A", "B"], "region": ["north", "south"]})).schema["region"].kind.value

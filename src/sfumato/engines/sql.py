@@ -96,26 +96,26 @@ def sql(
     temp_directory: str | PathLike[str] | None = None,
     budget: Budget | None = None,
 ) -> Any:
-    """Ask in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
+    """Query in SQL: `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...) ... FROM 'file.parquet' ...`.
 
     Args:
-        text: one SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
-        tables: sources by the name that FROM and JOIN use, where that is not a path; what `sfumato.public`
-            has opened is public, all others are private.
-        catalog: the tables that FROM and JOIN may name, as `sfumato.catalog` gives them; then bounds, limits
-            and the privacy unit may be left out where it declares them, and `tables` and `types` must be.
-        types: of columns of a source that declares none, as for `scan`; in the text OPTIONS (types =
-            'id BIGINT, amount DOUBLE').
-        timezone: in which expressions and group keys read times with a zone, as for `scan`; in the text
-            OPTIONS (timezone = 'Europe/Berlin'). Where it is left out it is the catalog's, or UTC.
+        text: a SELECT in BigQuery's or ZetaSQL's differential-privacy dialect; see docs/sql.md.
+        tables: sources, by the names that FROM and JOIN use for anything that is not a path. Tables from
+            `sfumato.public` are public; all others are private.
+        catalog: the tables that FROM and JOIN may name, from `sfumato.catalog`. The text may then leave out
+            bounds, limits and the privacy unit that it declares, and you cannot give `tables` and `types`.
+        types: types of columns without a declared type, as for `scan`; in the text OPTIONS (types = 'id
+            BIGINT, amount DOUBLE').
+        timezone: the time zone in which expressions and group keys read times with a zone, as for `scan`; in
+            the text OPTIONS (timezone = 'Europe/Berlin'). The default is the catalog's, or UTC.
         memory_limit, threads, temp_directory: as for `scan`.
-        budget: that of all questions, which pays; see `sfumato.Budget`.
+        budget: the `sfumato.Budget` to charge.
     Returns:
-        A noisy table: a `Release`; a `TopRelease` where it asks for the largest groups; a `ProcessedRelease`
-        where the text computes with released tables. Of a Spark data frame a Spark data frame.
+        A noisy table: a `Release`; a `TopRelease` for a query for the largest groups; a `ProcessedRelease` if
+        the text computes with released tables. For a Spark data frame, a Spark data frame.
     Raises:
-        SqlError: the text is not understood or asks for something that is not private.
-        QueryError, BudgetError, EngineError: as from `scan` and `Question.release`.
+        SqlError: the text is not understood or requests something that is not private.
+        QueryError, BudgetError, EngineError: as for `scan` and `Question.release`.
 
     >>> import pyarrow as pa
     >>> visits = pa.table({"id": [1, 1, 2], "visits": [3, 0, 5]})

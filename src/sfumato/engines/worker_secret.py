@@ -54,12 +54,12 @@ class Secret(ABC):
         """
 
     def taken(self) -> str:
-        """Return the fingerprint of the secret that is found here.
+        """Return the fingerprint of the secret found here.
 
         Returns:
-            A text for `fingerprint`, which may be known to everybody.
+            Text for `fingerprint`, which may be public.
         Raises:
-            EngineError: there is none.
+            EngineError: there is no secret.
 
         >>> import secrets
         >>> secret = secrets.token_bytes(32)  # yours asks a key service
@@ -140,16 +140,15 @@ class Secret(ABC):
 
 @dataclass(frozen=True)
 class EnvironmentSecret(Secret):
-    """A secret in an environment variable of the workers, in hexadecimal digits (64 or more).
+    """A secret in an environment variable of the workers, as 64 or more hexadecimal digits.
 
-    Given as `secret` to `Release`, which has an example.
-
-    `python -c "import secrets; print(secrets.token_hex(32))"` makes one.
+    Pass it as `secret` to `Release`, which has an example. `python -c "import secrets;
+    print(secrets.token_hex(32))"` makes one.
 
     Args:
-        name: of the variable.
+        name: the name of the variable.
     Raises:
-        QueryError: name is no text.
+        QueryError: name is not text.
 
     >>> EnvironmentSecret("VISITS_SECRET").name
     'VISITS_SECRET'
@@ -161,7 +160,7 @@ class EnvironmentSecret(Secret):
         _check_place("name", self.name, str)
 
     def read(self) -> bytes:
-        """Return what the variable holds.
+        """Return the secret in the variable.
 
         Raises:
             EngineError: the variable is not set, or has no hexadecimal digits.
@@ -180,21 +179,21 @@ class EnvironmentSecret(Secret):
 
     @property
     def place(self) -> str:
-        """Name the variable."""
+        """Return the name of the variable."""
         return f"environment variable {self.name}"
 
 
 @dataclass(frozen=True)
 class FileSecret(Secret):
-    """A secret in a file that each worker can read and strangers cannot, in hexadecimal digits (64 or more).
+    """A secret in a file that only the workers can read, as 64 or more hexadecimal digits.
 
-    Given as `secret` to `Release`, which has an example.
+    Pass it as `secret` to `Release`, which has an example.
 
     Args:
-        path: on a disk or a share that is mounted on each worker. The rights must be 0600, 0640 or fewer, and
-            the file that of the user whom the worker runs as, or of root.
+        path: a path on a disk or a share that each worker mounts. The permissions must be 0600, 0640 or
+            stricter, and the owner the worker's user or root.
     Raises:
-        QueryError: path is no path.
+        QueryError: the argument is not a path.
 
     >>> FileSecret("/run/secrets/visits").path
     '/run/secrets/visits'
@@ -206,10 +205,10 @@ class FileSecret(Secret):
         _check_place("path", self.path, (str, os.PathLike))
 
     def read(self) -> bytes:
-        """Return what the file holds.
+        """Return the secret in the file.
 
         Raises:
-            EngineError: the file cannot be read, others may read or change it, or it has no hexadecimal
+            EngineError: the file cannot be read, other users may read or change it, or it has no hexadecimal
                 digits.
 
         >>> import pathlib, secrets, tempfile
@@ -234,21 +233,21 @@ class FileSecret(Secret):
 
     @property
     def place(self) -> str:
-        """Name the file."""
+        """Return the path of the file."""
         return f"file {os.fspath(self.path)!r}"
 
 
 @dataclass(frozen=True)
 class CallableSecret(Secret):
-    """A secret that a function of yours fetches, from a key service for one; each process calls it once.
+    """A secret that your function fetches, for example from a key service; each process calls it once.
 
-    Given as `secret` to `Release`, which has an example.
+    Pass it as `secret` to `Release`, which has an example.
 
     Args:
-        function: without arguments, returns at least 32 bytes. It travels in the description of the pipeline
-            with all that it refers to: let it fetch the secret, not hold it.
+        function: a function without arguments that returns at least 32 bytes. It is part of the description
+            of the pipeline, with everything that it refers to: let it fetch the secret, not hold it.
     Raises:
-        QueryError: it is no function.
+        QueryError: the argument is not a function.
 
     >>> CallableSecret(lambda: bytes(32)).read() == bytes(32)  # yours asks a key service
     True
@@ -261,12 +260,12 @@ class CallableSecret(Secret):
             raise _no_place("function", self.function, "a function without arguments that returns the secret")
 
     def read(self) -> bytes:
-        """Call the function.
+        """Return the result of the function.
 
         Returns:
-            What it returns.
+            The secret.
         Raises:
-            EngineError: the function raised; its text, which may be the secret, is left out.
+            EngineError: the function raised; its message is left out because it may be the secret.
         """
         try:
             return self.function()
@@ -279,7 +278,7 @@ class CallableSecret(Secret):
 
     @property
     def place(self) -> str:
-        """Name the function."""
+        """Return the name of the function."""
         return f"function {getattr(self.function, '__name__', type(self.function).__name__)}"
 
 

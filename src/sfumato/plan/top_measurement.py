@@ -206,8 +206,8 @@ class TopMeasurement(Spelled):
         """Draw the largest groups.
 
         Args:
-            exact: the keys, and after them each group's number in steps. Public groups are all there; of
-                private groups at least the largest are, one more than `candidates`.
+            exact: the keys, and after them each group's number in steps: for public groups all of them, for
+                private groups at least the `candidates` + 1 largest.
             words: a source of random words; None for this thread's secure source.
         Returns:
             A table of ranks and keys, with noisy numbers if requested.

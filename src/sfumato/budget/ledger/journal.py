@@ -39,9 +39,9 @@ _MAX_ASKED = 256 * 1024  # bytes of a plan; of a longer one there is a digest
 class Journal:
     """The journal of a ledger: every query and its outcome, in a chain of digests.
 
-    Made by `Ledger.journal`. Lines are only ever added. The line of a question that is paid is written with
-    the payment, in one transaction; what came of it follows. One of which nothing follows failed, or its
-    answer was not looked at: it stays spent.
+    `Ledger.journal` returns it. Lines are only ever added. The line of a charged query is written with the
+    charge, in one transaction, and the outcome follows. A query without an outcome failed, or its answer was
+    never accessed; it stays charged.
 
     Source:
         docs/journal.md.
@@ -57,8 +57,10 @@ class Journal:
 
         Args:
             dataset, analyst: their names; None for all.
+        Returns:
+            The lines.
         Raises:
-            BudgetError: there is no such dataset, or nothing is written of such an analyst.
+            BudgetError: the dataset does not exist, or the journal has no lines about the analyst.
             EngineError: the journal cannot be read.
 
         >>> import tempfile
@@ -81,7 +83,7 @@ class Journal:
 
     @property
     def head(self) -> str:
-        """The number and digest of the journal's last line, to be kept elsewhere: see `verify`.
+        """Return the number and digest of the last line, to keep elsewhere for `verify`.
 
         Raises:
             EngineError: the journal cannot be read.
@@ -92,11 +94,11 @@ class Journal:
         """Check the journal's chain of digests, and compare it with entries, accounts and answers.
 
         Args:
-            head: that of an earlier time, as `head` gave it, of which all must still be there.
+            head: an earlier result of `head`; all lines up to it must still be there.
         Returns:
-            What is wrong, if anything is: it is true where nothing is.
+            A `Verified`: true if nothing is wrong, otherwise with what is wrong.
         Raises:
-            ParameterError: head is none.
+            ParameterError: `head` is not the head of a journal.
             EngineError: the ledger cannot be read.
 
         >>> import tempfile
@@ -118,14 +120,14 @@ class Journal:
         return self._ledger._read(work)
 
     def audit(self, dataset: str | None = None) -> Audit:
-        """List journaled queries that a person should look at: about one unit, or close to other queries.
+        """List journaled queries that a person should review: about one unit, or close to other queries.
 
         Args:
-            dataset: of one, or of all.
+            dataset: the name of a dataset; None for all.
         Returns:
-            What to look at, and what each analyst was told in all; `print` tells it.
+            An `Audit`: what to review, and the total loss to each analyst; `print` shows it.
         Raises:
-            BudgetError: there is no such dataset.
+            BudgetError: the dataset does not exist.
             EngineError: the journal cannot be read.
 
         >>> import tempfile
@@ -147,15 +149,15 @@ class Journal:
     def declare(self, dataset: str, version: str) -> None:
         """Declare the version of the data, within which the journal repeats the answer of the same query.
 
-        Say it after new data has taken its place. Questions of a version that was named before are answered
-        from the journal again, should it be named once more.
+        Call it after new data has replaced the old. If an earlier version is declared again, its queries are
+        answered from the journal again.
 
         Args:
-            dataset: that has a cap.
-            version: its name, such as "2026-11".
+            dataset: a dataset with a cap.
+            version: the name of the version, such as "2026-11".
         Raises:
-            ParameterError: the name is none.
-            BudgetError: there is no such dataset.
+            ParameterError: the name is not valid.
+            BudgetError: the dataset does not exist.
             EngineError: the journal cannot be written.
 
         >>> import tempfile
@@ -177,13 +179,13 @@ class Journal:
         self._ledger._change(work)
 
     def publish(self, entry: int) -> None:
-        """Let every analyst have a journaled answer without charge when they ask the same query.
+        """Give every analyst a journaled answer at no charge when they ask the same query.
 
         Args:
-            entry: of the ledger, of a question whose answer is kept.
+            entry: the number of the ledger entry of a query whose answer is kept.
         Raises:
-            ParameterError: entry is no number.
-            BudgetError: no answer to it is kept.
+            ParameterError: entry is not a number.
+            BudgetError: no answer is kept for it.
             EngineError: the journal cannot be written.
 
         >>> import tempfile

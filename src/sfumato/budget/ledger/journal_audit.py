@@ -223,14 +223,14 @@ _EQUALITIES = 3  # conditions that each ask for one value
 
 @dataclass(frozen=True, repr=False)
 class Finding(TextCard):
-    """One finding of a journal audit: queries to look at, and why.
+    """One finding of a journal audit: queries to review, and why.
 
     Args:
         kind: "one unit", "few rows", "part", "literal", "again", "many" or "refused".
-        dataset: whose they are about.
-        entries: of the ledger, or, of what was refused, lines of the journal.
-        analysts: who asked; None for the owner.
-        words: what is odd about them.
+        dataset: the dataset that the queries are about.
+        entries: numbers of ledger entries or, for refused queries, of journal lines.
+        analysts: the analysts who asked; None for the owner.
+        words: what is unusual about the queries.
 
     Made by `Journal.audit`.
     """
@@ -249,11 +249,11 @@ class Finding(TextCard):
 
 @dataclass(frozen=True, repr=False)
 class Loss(TextCard):
-    """The total privacy loss of one analyst or all analysts on a dataset, in a journal audit.
+    """The total privacy loss to one analyst, or to all together, on a dataset in a journal audit.
 
     Args:
-        dataset, analyst: who, of what; analyst None for all together.
-        epsilon, delta: that all answers ever stay within, rounded up.
+        dataset, analyst: their names; analyst None for all together.
+        epsilon, delta: a bound on the loss of all answers ever, rounded up.
 
     Made by `Journal.audit`.
     """
@@ -273,12 +273,12 @@ class Refused(TextCard):
     """The refused queries of one analyst in a journal audit, which cost nothing.
 
     Args:
-        dataset: whose they are about.
-        analyst: who asked; None for the owner.
-        kinds: how many there were of each kind of error, the most frequent first.
-        lines: of the journal: the first and the last.
-        last: what the last one was, as far as it is known: its text, or what it asked for.
-        more: whether there were more on one day than are written.
+        dataset: the dataset that the queries are about.
+        analyst: the analyst who asked; None for the owner.
+        kinds: the number of each kind of error, most frequent first.
+        lines: the numbers of the first and the last journal line.
+        last: the last refused query, as far as it is known: its text or its parameters.
+        more: whether there were more in one day than are written.
 
     Made by `Journal.audit`.
     """
@@ -292,7 +292,7 @@ class Refused(TextCard):
 
     @property
     def count(self) -> int:
-        """How many refused queries the journal audit has of the analyst."""
+        """The number of the analyst's refused queries."""
         return sum(count for _, count in self.kinds)
 
     def __str__(self) -> str:
@@ -311,10 +311,10 @@ class Audit(TextCard):
     """The result of a journal audit, for a person to judge.
 
     Args:
-        asked: how many questions it has.
-        findings: what to look at.
-        losses: the composed loss of each analyst, and of all together, over all time.
-        refused: what was refused, of each analyst, those who were most often refused first.
+        asked: the number of queries.
+        findings: the queries to review.
+        losses: the composed loss to each analyst and to all together, over all time.
+        refused: the refused queries of each analyst, most frequent first.
 
     Made by `Journal.audit`.
 

@@ -27,16 +27,16 @@ class Line:
 
     Args:
         number: 1, 2, 3, ...
-        at: when, in UTC, as the clock said.
-        kind: "cap" where one was set; "asked" where a question was paid, and "refused" where it was not;
-            "answered" or "failed", what came of it, or "handed", that a pipeline has it; "repeated" where an
-            answer was given again, for nothing; "published" where the owner lets everybody have it; "data"
-            where the owner has named a version of the data.
-        dataset: whose budget it is.
-        analyst: who asked; None for the owner.
-        entry: of the ledger, that the line is about; None where there is none.
-        detail: what else it says, as plain data.
-        sha256: the digest of this line and all before it.
+        at: the time in UTC, according to the clock.
+        kind: "cap" when a cap was set; "asked" when a query was charged and "refused" when it was not;
+            "answered" or "failed" for its outcome, or "handed" when a pipeline has it; "repeated" when an
+            answer was repeated at no charge; "published" when the owner gives it to everybody; "data" when
+            the owner declared a version of the data.
+        dataset: the dataset whose budget it is about.
+        analyst: the analyst who asked; None for the owner.
+        entry: the ledger entry that the line is about, or None.
+        detail: further content, as plain data.
+        sha256: the digest of this line and all earlier ones.
 
     Made by `Journal.lines`, which has an example.
     """

@@ -28,11 +28,11 @@ class Verified(TextCard):
 
     Args:
         where: the ledger.
-        head: the number of the last line, and the digest of all, to be kept elsewhere.
-        lines: how many there are.
-        wrong: a sentence for each place where it is broken; none where it is whole.
-        notes: what is odd, and nobody's fault: questions without an outcome, a clock that went back.
-        since: the head that it was compared with.
+        head: the number of the last line and the digest of all lines, to keep elsewhere.
+        lines: the number of lines.
+        wrong: a sentence for each error; empty if there are none.
+        notes: what is unusual without being an error: queries without an outcome, a clock that went back.
+        since: the earlier head that it was compared with.
 
     Made by `Journal.verify`, which has an example.
     """
@@ -46,7 +46,7 @@ class Verified(TextCard):
 
     @property
     def ok(self) -> bool:
-        """Whether the verified journal is whole."""
+        """Whether nothing is wrong in the journal."""
         return not self.wrong
 
     def __bool__(self) -> bool:

@@ -92,16 +92,17 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
 class Ledger(Displayed, SuggestingArguments, Owned):
     """A file or PostgreSQL database that keeps budgets and their whole history.
 
-    A dataset has a cap over all analysts, who may tell each other what they learn; each analyst has one
-    beside it. A question is entered, and on disk, before its noise is drawn, by one process at a time; one
-    that does not fit either cap is refused. What fails later stays spent, as its failure may be seen.
+    A dataset has a cap over all analysts together, because they may share what they learn, and each analyst
+    has a cap of their own. An entry is on disk before the noise of its query is drawn, and one process writes
+    at a time. A query that does not fit both caps is refused. If a query fails later, it stays charged,
+    because the failure may be visible.
 
     Args:
-        place: the path of a file, which need not be there yet, or postgresql://USER@HOST/DATABASE.
+        place: the path of a file, which need not exist yet, or postgresql://USER@HOST/DATABASE.
     Raises:
-        EngineError: it is no ledger, cannot be opened, or is of a later version; or what it needs is not
-            installed.
-        ParameterError: place is no path.
+        EngineError: it is not a ledger, cannot be opened, is of a later version, or needs a package that is
+            not installed.
+        ParameterError: place is not a path.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -146,15 +147,15 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         """Create a dataset's budget over all analysts; create the ledger's file or tables if needed.
 
         Args:
-            dataset: its name: whose rows are of the same people is one dataset.
+            dataset: its name; sources with rows about the same people are one dataset.
             epsilon, delta, composition: as for `sf.Budget`.
-            period: "week", "month", "quarter" or "year" (UTC), in each of which all of it may be spent anew.
-                Nothing bounds what is then lost in a lifetime, which is shown beside. None for once and for
-                all.
-            replace: change the cap of a dataset that has one; what was spent stays spent.
+            period: "week", "month", "quarter" or "year" (UTC), after which all of the budget is available
+                again. Nothing then bounds the loss over a lifetime, which accounts show too. None for a
+                budget that is never renewed.
+            replace: change the cap of an existing dataset; what was spent stays spent.
         Raises:
-            BudgetError: epsilon or delta is not admissible, or the dataset has a cap already.
-            ParameterError: another argument is not.
+            BudgetError: epsilon or delta is out of range, or the dataset already has a cap.
+            ParameterError: another argument is not valid.
             EngineError: the ledger cannot be written.
         """
         cap = _written(Cap._checked(epsilon, delta, composition))
@@ -190,17 +191,17 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         composition: str | None = None,
         period: str | None = None,
     ) -> None:
-        """Grant an analyst a budget of their own within a dataset's budget; or change it.
+        """Grant an analyst a budget of their own within a dataset's budget, or change it.
 
         Args:
-            dataset: that has a cap over all analysts.
-            analyst: their name.
-            epsilon: of their own cap.
-            delta, composition: of it; those of the dataset where they are left out.
+            dataset: a dataset with a cap over all analysts.
+            analyst: the analyst's name.
+            epsilon: the epsilon of the analyst's cap.
+            delta, composition: of the analyst's cap; the default is the dataset's.
             period: as for `create`.
         Raises:
-            BudgetError: there is no such dataset, or epsilon or delta is not admissible.
-            ParameterError: another argument is not.
+            BudgetError: the dataset does not exist, or epsilon or delta is out of range.
+            ParameterError: another argument is not valid.
             EngineError: the ledger cannot be written.
         """
         check_name(dataset, "dataset")
@@ -231,12 +232,14 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             self._change(work)
 
     def accounts(self, dataset: str | None = None) -> tuple[LedgerAccount, ...]:
-        """Return all budgets of the ledger with what was spent, of one dataset or of all.
+        """Return all budgets of one dataset or of all, with what was spent.
 
         Args:
             dataset: its name; None for all.
+        Returns:
+            The accounts.
         Raises:
-            BudgetError: there is no such dataset.
+            BudgetError: the dataset does not exist.
             EngineError: the ledger cannot be read.
 
         >>> import tempfile
@@ -268,8 +271,10 @@ class Ledger(Displayed, SuggestingArguments, Owned):
 
         Args:
             dataset, analyst: their names; None for all.
+        Returns:
+            The entries.
         Raises:
-            BudgetError: there is no such dataset, or nothing was granted to such an analyst.
+            BudgetError: the dataset does not exist, or nothing was granted to the analyst.
             EngineError: the ledger cannot be read.
 
         >>> import tempfile
@@ -293,13 +298,13 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         return self._read(work)
 
     def check(self) -> None:
-        """Replay all entries of the ledger, and compare every account with their result.
+        """Replay all entries of the ledger, and compare every account with the result.
 
-        `journal.verify` compares entries with the journal, too.
+        `journal.verify` also compares entries with the journal.
 
         Raises:
-            EngineError: an account is not what follows from the entries, or one of them was not within its
-                cap; or the ledger cannot be read.
+            EngineError: an account does not follow from the entries, an entry was over its cap, or the ledger
+                cannot be read.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -332,13 +337,15 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         """Return a budget of the ledger, to pass as `budget=`.
 
         Args:
-            dataset: that has a cap.
-            analyst: who asks, and has a cap of their own; None for the owner, whose questions that of the
-                dataset alone bounds.
+            dataset: a dataset with a cap.
+            analyst: an analyst with a cap of their own; None for the owner, whose queries only the dataset's
+                cap limits.
+        Returns:
+            The budget.
         Raises:
-            BudgetError: there is no such dataset, or nothing was granted to the analyst.
+            BudgetError: the dataset does not exist, or nothing was granted to the analyst.
             EngineError: the ledger cannot be read.
-            ParameterError: dataset or analyst is no name.
+            ParameterError: dataset or analyst is not a name.
         """
         self._check_home()
         check_name(dataset, "dataset")

@@ -38,11 +38,11 @@ class LedgerAccount:
     """An account of a ledger: a dataset's cap, over all analysts or for one, and what was spent.
 
     Args:
-        dataset, analyst: whose it is; analyst None over all of them.
-        period: by which it is renewed: "week", "month", "quarter", "year"; or None.
-        since: the name of the period that counts, such as 2026-11.
-        account: the cap, and what was paid in this period.
-        lifetime: the same cap, and all that was ever paid.
+        dataset, analyst: their names; analyst None for the cap over all analysts.
+        period: how often it is renewed: "week", "month", "quarter", "year"; or None.
+        since: the name of the current period, such as 2026-11.
+        account: the cap, and what was spent in this period.
+        lifetime: the same cap, and what was ever spent.
 
     >>> import tempfile
     >>> import sfumato as sf

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class LedgerBudget(Budget):
     """A budget that a ledger keeps; each property reads the ledger's current state.
 
-    Made by `Ledger.budget`. It has all that a `Budget` has: `total`, `spent` and `history` are the analyst's
-    own, or those of all analysts where none is named; `remaining` is what fits both.
+    `Ledger.budget` returns it. It has all members of a `Budget`. `total`, `spent` and `history` are the
+    analyst's, or those of all analysts if none is named; `remaining` fits both caps.
 
     >>> import tempfile
     >>> import sfumato as sf
@@ -44,20 +44,20 @@ class LedgerBudget(Budget):
 
     @property
     def history(self) -> tuple[Entry, ...]:
-        """The paid queries of the ledger budget's analyst, in order; of all analysts if none is named."""
+        """The charged queries of the analyst, in order; those of all analysts if none is named."""
         return self._ledger._entries(self._dataset, self._analyst)
 
     @property
     def lifetime(self) -> tuple[float, float]:
-        """An (epsilon, delta) that all queries of the ledger budget ever stay within, rounded up.
+        """An (epsilon, delta) that bounds the loss of all queries ever, rounded up.
 
-        Where the budget is renewed by period, this grows on, and nothing bounds it.
+        If the budget is renewed by period, this keeps growing and nothing bounds it.
         """
         return self._kept()[-1].lifetime.spent
 
     @property
     def period(self) -> str:
-        """The current period of the ledger budget, such as "2026-11"; "" if it is never renewed."""
+        """The current period, such as "2026-11"; "" if the budget is never renewed."""
         return self._kept()[-1].since
 
     def _kept(self) -> tuple[LedgerAccount, ...]:

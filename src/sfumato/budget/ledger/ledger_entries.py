@@ -49,19 +49,20 @@ KINDS = ("create", "grant", "spend")
 
 @dataclass(frozen=True, repr=False)
 class Entry(Spent):
-    """One entry of a ledger: a paid query, or a cap that was set.
+    """One entry of a ledger: a charged query, or a cap that was set.
 
     Args:
-        what: in a few words.
-        epsilon, delta: what the question asked for; or the cap.
-        loss: all that its noises lose, as the sums saw it; of a cap nothing.
-        number: of the entry; later ones have larger numbers.
-        at: when, in UTC, as the clock said.
-        day: by which its period goes: never before that of an earlier entry.
-        kind: "create" for the cap of a dataset over all analysts, "grant" for that of one, "spend".
-        dataset: whose budget it is.
-        analyst: who asked, or whose cap it is; None for the owner, or all.
-        composition, period: of a cap.
+        what: a short description.
+        epsilon, delta: the amounts charged, or the cap.
+        loss: the loss of all noise of the query, as the totals include it; none for a cap.
+        number: the number of the entry; later entries have larger ones.
+        at: the time in UTC, according to the clock.
+        day: the day that determines its period; never before that of an earlier entry.
+        kind: "create" for a dataset's cap over all analysts, "grant" for an analyst's cap, "spend" for a
+            query.
+        dataset: the dataset whose budget it is about.
+        analyst: the analyst who asked or whose cap it is; None for the owner, or for all.
+        composition, period: those of a cap.
 
     >>> import tempfile
     >>> import sfumato as sf
@@ -83,7 +84,7 @@ class Entry(Spent):
     period: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the ledger entry as plain values, for CSV and JSON; numbers are exact, as text.
+        """Return the ledger entry as plain values, for CSV and JSON; numbers are exact text.
 
         >>> import tempfile
         >>> import sfumato as sf

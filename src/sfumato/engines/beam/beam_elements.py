@@ -56,20 +56,20 @@ def check_collection(rows: object) -> None:
 
 
 class ToRows(beam.PTransform[Any, Any]):  # type: ignore[misc]
-    """Make rows of elements of any class, for a question about declared columns.
+    """Convert elements of any class to rows, for a question about declared columns.
 
-    An element on which the function raises has no rows, and fails no pipeline. Each element must belong to
-    one privacy unit, and the function must depend on its element alone: a function that remembers elements
-    undoes the guarantee.
+    An element for which the function raises gives no rows, and the pipeline continues. Each element must
+    belong to one privacy unit, and the function must depend on its element alone: a function that remembers
+    elements breaks the guarantee.
 
     Args:
-        columns: those that the question declares, with their Arrow types.
-        function: of an element; it returns a row, as a dictionary with the columns' names, or a list or an
+        columns: the columns that the question declares, with their Arrow types.
+        function: a function from an element to a row, as a dictionary by column name, or to a list or an
             iterator of rows.
     Raises:
-        ParameterError: columns is no Arrow schema, or function is no function.
-        EngineError: a column is of a type that cannot be read.
-        QueryError: it is applied to a collection that has windows, a trigger or no end.
+        ParameterError: `columns` is not an Arrow schema, or `function` is not a function.
+        EngineError: the type of a column is not supported.
+        QueryError: the collection has windows, a trigger or no end.
 
     >>> import apache_beam as beam, pyarrow as pa, sfumato as sf
     >>> columns = pa.schema([("id", pa.string()), ("place", pa.string())])
@@ -95,8 +95,10 @@ class ToRows(beam.PTransform[Any, Any]):  # type: ignore[misc]
 
         Args:
             elements: the collection.
+        Returns:
+            A collection of Arrow batches.
         Raises:
-            QueryError: it is no collection.
+            QueryError: the argument is not a collection.
 
         >>> import pyarrow as pa
         >>> ToRows(pa.schema([("id", pa.int64())]), dict).expand([{"id": 1}])

@@ -36,13 +36,15 @@ _NAME = b"sfumato.collection"
 
 
 def named(name: str, rows: pa.Schema) -> pa.Schema:
-    """Return a schema of rows that a pipeline brings under a name, to be combined with those of others.
+    """Name a collection of the pipeline, to combine its rows with those of other collections.
 
     Args:
-        name: of the collection, in the dictionary that the release is applied to.
-        rows: the columns that are looked for in each row, with their Arrow types.
+        name: the key of the collection in the dictionary to which the release is applied.
+        rows: the columns to take from each row, with their Arrow types.
+    Returns:
+        An Arrow schema that carries the name.
     Raises:
-        ParameterError: name is no text, or rows is no Arrow schema.
+        ParameterError: name is not text, or rows is not an Arrow schema.
 
     >>> import pyarrow as pa
     >>> import sfumato as sf
@@ -286,24 +288,24 @@ def Release(
     budget: Budget | None = None,
     **options: Any,
 ) -> PlannedRelease:
-    """Release the answer to a question about the rows of a collection.
+    """Return a Beam transform that releases the answer to a question about the rows of a collection.
 
     Args:
-        question: begun with `sf.scan(pa.schema([...]), privacy_unit=...)`; or one for the
+        question: a question that begins with `sf.scan(pa.schema([...]), privacy_unit=...)`, also for the
             largest groups, `.top(...)`.
-        confidence: also give error bars of this confidence, under the names `<output>_error`.
-        shards: into how many parts units, and groups, are divided.
-        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`: where workers find the secret of
-            the noise. Without it one is drawn here and staged with the pipeline, and who reads that can take
-            the noise away.
-        budget: that of all questions, which pays; see `sfumato.Budget`.
-        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`; or those
-            of `Top.release`.
+        confidence: add error bars of this confidence, named `<output>_error`.
+        shards: the number of parts into which units, and groups, are divided.
+        secret: an `EnvironmentSecret`, `FileSecret` or `CallableSecret`, where workers find the secret of the
+            noise. Without it a secret is drawn here and staged with the pipeline, and anyone who can read
+            that can remove the noise.
+        budget: the `sfumato.Budget` to charge.
+        options: epsilon, delta, noise, group_selection and pre_threshold, as for `Question.release`; or the
+            options of `Top.release`.
     Returns:
         A transform: `rows | Release(question, epsilon=1, delta=1e-6)` is a collection of dictionaries.
     Raises:
-        QueryError, BudgetError: before a pipeline is run, and nothing is spent.
-        RefusalError: when it is applied: a second time, by itself or by a copy, or in another process.
+        QueryError, BudgetError: before a pipeline runs; nothing is spent then.
+        RefusalError: when it is applied a second time (also as a copy) or in another process.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])

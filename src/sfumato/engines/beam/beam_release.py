@@ -95,11 +95,11 @@ class Stays:
 
 
 class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
-    """The Beam transform of one release. Made by `Question.release` and `sfumato.beam.Release`.
+    """The Beam transform of one release, as `Question.release` and `sfumato.beam.Release` return it.
 
-    A pipeline that runs again, or a worker that repeats its work, draws the same noise for the same rows.
-    Where the rows are others a second run would be a second release, so apply it to one collection and run
-    that pipeline on one state of the data.
+    A pipeline that runs again, or a worker that repeats its work, draws the same noise for the same rows. On
+    different rows a second run would be a second release, so apply it to one collection and run that pipeline
+    on one state of the data.
 
     >>> import pyarrow as pa, sfumato as sf
     >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
@@ -133,7 +133,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         self.paid: tuple[Charge, ...] = ()  # what a ledger has entered for it
 
     def default_label(self) -> str:
-        """Return the name in a pipeline; a second release there needs another: `"name" >> release`.
+        """Return the transform's name in a pipeline; a second release needs another: `"name" >> release`.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
@@ -144,16 +144,16 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the release stays within."""
+        """The budget (epsilon, delta) that bounds the privacy loss of the release."""
         return float(self.plan.epsilon), float(self.plan.delta)
 
     def explain(self) -> Explanation:
-        """Return each step with its bounds, noise scale and share of the budget."""
+        """Return the explanation: each step with its bounds, noise scale and share of the budget."""
         found: Explanation = self.plan.explain()
         return found
 
     def compare(self, *_: object, **__: object) -> NoReturn:
-        """Refuse, and say how two groups are compared here.
+        """Refuse, and say how to compare two groups in a pipeline.
 
         Raises:
             RefusalError: the answer is a collection of the pipeline.
@@ -167,7 +167,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         raise only_here("compare", _COLLECTION)
 
     def share_of_total(self, *_: object, **__: object) -> NoReturn:
-        """Refuse, and say how a share of a total is found here.
+        """Refuse, and say how to compute a share of a total in a pipeline.
 
         Raises:
             RefusalError: the answer is a collection of the pipeline.
@@ -181,7 +181,7 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         raise only_here("share_of_total", _COLLECTION)
 
     def receipt(self) -> Receipt:
-        """Return cost, plan, and a description of what a pipeline draws, for `sfumato verify`.
+        """Return a receipt for `sfumato verify`: cost, plan, and a description of the noise.
 
         It has no digest of the answer, which is a collection of the pipeline.
 
@@ -193,12 +193,12 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         return receipt_elsewhere(self.plan, self._form(), self.paid, self.plan.bias.describe())
 
     def ended(self, result: PipelineResult) -> None:
-        """Write in the journal of the ledger that paid how the pipeline ended, which its runner knows.
+        """Record in the charged ledger's journal how the pipeline ended.
 
         Args:
-            result: what `pipeline.run()` gave, after `wait_until_finish()`.
+            result: the result of `pipeline.run()`, after `wait_until_finish()`.
         Raises:
-            QueryError: it has not ended, or is no result of a pipeline.
+            QueryError: the pipeline has not ended, or the argument is not the result of one.
 
         >>> import tempfile
         >>> import pyarrow as pa, sfumato as sf
@@ -231,10 +231,12 @@ class PlannedRelease(Stays, beam.PTransform[Any, Any]):  # type: ignore[misc]
         """Return a collection of dictionaries, one for each released group; Beam calls it for `|`.
 
         Args:
-            rows: the collection, or collections by the names of their tables.
+            rows: the collection, or a dictionary of collections by table name.
+        Returns:
+            The collection.
         Raises:
-            QueryError: they are not the collections that the question names.
-            RefusalError: it was in a pipeline before.
+            QueryError: the collections are not those that the question names.
+            RefusalError: the release was in a pipeline before.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> places = sf.scan(pa.schema([("id", pa.int64())]), privacy_unit="id").agg(people=sf.count_units())
@@ -579,26 +581,28 @@ def _as_it_is(row: Row) -> Row:
 
 
 class PlannedTop(PlannedRelease):
-    """The Beam transform of the largest groups. Made by `Top.release` and `sfumato.beam.Release`.
+    """The Beam transform of the largest groups, as `Top.release` and `sfumato.beam.Release` return it.
 
-    It gives a dictionary for each group that is shown, in the order drawn. Otherwise as `PlannedRelease`.
+    It gives a dictionary for each shown group, in the order drawn. Otherwise it is like `PlannedRelease`.
     """
 
     plan: Plan[Top, TopMeasurement]
     _work: TopWork
 
     def explain(self) -> TopExplanation:  # type: ignore[override]
-        """Return each step with its noise and cost; nothing in it depends on rows."""
+        """Return the explanation: each step with its noise and cost. It does not depend on rows."""
         return self.plan.explain()
 
     def half_width(self, confidence: float = 0.95, *, simultaneous: bool = False) -> float:
-        """Return the half-width of error bars of the numbers, the same for all groups.
+        """Return the half-width of the error bars of the numbers, the same for all groups.
 
         Args:
-            confidence: in (0, 1): the chance that a group's number is within it of the truth.
-            simultaneous: let that be the chance that all of them are.
+            confidence: in (0, 1), the chance that a group's number is within this distance of the truth.
+            simultaneous: let the confidence hold for all groups at once.
+        Returns:
+            The half-width.
         Raises:
-            ParameterError, RefusalError: as from `TopRelease.errors`.
+            ParameterError, RefusalError: as for `TopRelease.errors`.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> columns = pa.schema([("id", pa.int64()), ("place", pa.string())])
