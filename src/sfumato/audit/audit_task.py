@@ -19,18 +19,18 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of an audit: draws, seconds and evidence up to now.
+    """The progress of an audit: draws, seconds and evidence so far.
 
-    What `audit` calls its argument `progress` with.
+    `audit` calls its argument `progress` with it.
 
     Args:
-        samples: draws a side up to now.
-        max_samples: limit on that.
-        seconds: elapsed.
-        max_seconds: limit on that.
-        log10_wealth: evidence up to now.
-        log10_needed: evidence at which the claim is rejected.
-        edge: the pair of datasets that was drawn from, in words.
+        samples: draws per side so far.
+        max_samples: the limit on draws per side.
+        seconds: seconds elapsed.
+        max_seconds: the limit on seconds.
+        log10_wealth: the evidence so far, as log10 of the wealth.
+        log10_needed: the evidence at which the claim is rejected.
+        edge: a description of the pair of datasets that was drawn from.
     """
 
     samples: int
@@ -46,21 +46,21 @@ class Progress:
 class Task:
     """The task of an audit: the mechanism, the claim, the pairs of datasets and the limits, all checked.
 
-    Made by `audit` for a method such as `HistogramMethod`.
+    `audit` passes it to a method such as `HistogramMethod`.
 
     Args:
-        mechanism: to be audited.
+        mechanism: the mechanism to audit.
         claim: its pairs hold in both directions.
         datasets: the roots of the search, in order; empty if the caller gave pairs.
         neighbors: "add-remove" or "change-one".
-        pairs: the pairs of neighbours that the betting method looks at, derived from the roots or given.
-        alpha: bound on the false-alarm probability.
-        confidence: of `epsilon_lower`.
-        max_samples: draws a side, over all pairs.
-        seconds: limit on time.
-        progress: called after each batch, or None.
+        pairs: the pairs of neighbours that the betting method tests, derived from the roots or given.
+        alpha: a bound on the false-alarm probability.
+        confidence: the confidence of `epsilon_lower`.
+        max_samples: the most draws per side, over all pairs.
+        seconds: the time limit, in seconds.
+        progress: a function called after each batch, or None.
     Raises:
-        ParameterError: a parameter is not admissible.
+        ParameterError: a parameter is not valid.
     """
 
     mechanism: Mechanism

@@ -234,28 +234,28 @@ def audit(
     method: Any = "betting",
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Audit a mechanism: look for neighbours and an event that break its claim of privacy.
+    """Audit a mechanism: search for neighbours and an event that violate its privacy claim.
 
     Args:
         mechanism: `(dataset, size) -> outputs`, or `(dataset) -> output`; see `Mechanism`.
-        epsilon: the claim, at least 0; or give `claim`.
-        delta: the claim, from 0 to less than 1.
-        claim: in place of epsilon and delta: `zcdp(rho)`, `gaussian(mu)` or `curve(pairs)`.
+        epsilon: the claimed epsilon, at least 0; or give `claim`.
+        delta: the claimed delta, from 0 to less than 1.
+        claim: a claim in place of epsilon and delta: `zcdp(rho)`, `gaussian(mu)` or `curve(pairs)`.
         neighbors: "add-remove" or "change-one".
-        data: datasets from which pairs of neighbours are made; None for `numbers()`.
-        pairs: in place of data: pairs (dataset, neighbour), or `Edge`s such as `units(...)` gives. A
-            note says which pairs more than one record tells apart, as a claim may be of one.
-        alpha: bound on the probability to call a correct mechanism violated, over the whole audit.
-        confidence: of `epsilon_lower` and of what a pass excludes.
-        max_samples: draws a side, over all pairs of datasets.
-        seconds: limit on time; the audit ends after the batch that passes it.
-        method: "betting", "histogram" (a `HistogramMethod` with defaults), or another object with
-            `run(task: Task) -> Report`; its `data()`, if it has one, is used where data and pairs are None.
-        progress: called with a `Progress` after each batch.
+        data: the datasets from which to make pairs of neighbours; None for `numbers()`.
+        pairs: pairs (dataset, neighbour) in place of data, or `Edge`s such as those from `units(...)`. A note
+            lists pairs that differ in more than one record, because a claim may be about one.
+        alpha: a bound on the probability of calling a correct mechanism violated, over the whole audit.
+        confidence: the confidence of `epsilon_lower` and of what a pass excludes.
+        max_samples: the most draws per side, over all pairs of datasets.
+        seconds: the time limit, in seconds; the audit ends after the batch that exceeds it.
+        method: "betting", "histogram" (a `HistogramMethod` with defaults), or another object with `run(task:
+            Task) -> Report`. Its `data()`, if it has one, supplies datasets when data and pairs are None.
+        progress: a function called with a `Progress` after each batch.
     Returns:
         A Report.
     Raises:
-        ParameterError: a parameter is not admissible.
+        ParameterError: a parameter is not valid.
         MechanismError: the mechanism cannot be judged.
 
     >>> from sfumato.noise import Laplace, SeededWords
@@ -430,13 +430,13 @@ def assert_private(mechanism: Callable[..., Any] | Mechanism, **options: Any) ->
 
     Args:
         mechanism: as for `audit`.
-        options: as for `audit`, `epsilon` or `claim` among them.
+        options: as for `audit`, including `epsilon` or `claim`.
     Returns:
-        The report, if nothing was found.
+        The report, if no violation was found.
     Raises:
-        AssertionError: the claim is violated; its text is the report. On a correct mechanism that happens
-            with probability at most `alpha`.
-        ParameterError: an option is not admissible.
+        AssertionError: the claim is violated; the text is the report. For a correct mechanism the probability
+            is at most `alpha`.
+        ParameterError: an option is not valid.
 
     >>> assert_private(lambda dataset: 0.0, epsilon=0.1, max_samples=1000).violated
     False

@@ -20,13 +20,13 @@ _EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 @dataclass(frozen=True)
 class Pair:
-    """One testable claim of privacy: P(A) <= e^epsilon Q(A) + delta for all events A, in both directions.
+    """One testable privacy claim: P(A) <= e^epsilon Q(A) + delta for all events A, in both directions.
 
     Args:
         epsilon: at least 0.
         delta: from 0 to less than 1.
     Raises:
-        ParameterError: one is outside its range.
+        ParameterError: a value is out of range.
 
     >>> Pair(0.5).factor > 1.6487212707001281 - 1e-15
     True
@@ -44,20 +44,20 @@ class Pair:
 
     @cached_property
     def factor(self) -> float:
-        """e^epsilon of a claim, rounded up."""
+        """e^epsilon of the claim, rounded up."""
         return exp_up(self.epsilon)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of privacy: its (epsilon, delta) pairs, and its text.
+    """A privacy claim: its (epsilon, delta) pairs, and its text.
 
-    Made by `approximate`, `gaussian`, `zcdp` and `curve`.
+    `approximate`, `gaussian`, `zcdp` and `curve` return it.
 
     Args:
         text: the claim in words, such as "epsilon = 1, delta = 1e-6".
-        pairs: one or more. Each is tested; evidence is averaged over them.
-        code: the keywords of `audit` that state the claim, such as "epsilon=1.0".
+        pairs: one or more pairs. Each is tested, and evidence is averaged over them.
+        code: the keyword arguments of `audit` that state the claim, such as "epsilon=1.0".
     """
 
     text: str
@@ -71,8 +71,10 @@ def approximate(epsilon: Number, delta: Number = 0) -> Claim:
     Args:
         epsilon: at least 0.
         delta: from 0 to less than 1.
+    Returns:
+        The claim.
     Raises:
-        ParameterError: one is outside its range.
+        ParameterError: a value is out of range.
 
     >>> approximate(1, "1e-6").text
     'epsilon = 1, delta = 1e-06'
@@ -107,10 +109,12 @@ def curve(pairs: Iterable[tuple[Number, Number]] | Callable[[float], float]) -> 
     """Return the claim of a whole privacy profile.
 
     Args:
-        pairs: (epsilon, delta) pairs, or a function that gives delta for an epsilon; a function is asked at
-            ten epsilons from 0 to 8.
+        pairs: (epsilon, delta) pairs, or a function from epsilon to delta, which is evaluated at ten epsilons
+            from 0 to 8.
+    Returns:
+        The claim.
     Raises:
-        ParameterError: there is no pair with a delta below 1, or one is outside its range.
+        ParameterError: there is no pair with a delta below 1, or a value is out of range.
 
     >>> len(curve(lambda epsilon: 0.5 / (1 + epsilon)).pairs)
     10
@@ -128,6 +132,8 @@ def zcdp(rho: Number) -> Claim:
 
     Args:
         rho: greater than 0.
+    Returns:
+        The claim.
     Raises:
         ParameterError: rho is not a number greater than 0.
 
@@ -148,7 +154,9 @@ def gaussian(mu: Number) -> Claim:
     """Return the claim of mu-Gaussian differential privacy.
 
     Args:
-        mu: greater than 0: the mechanism hides as well as noise N(0, 1) on a difference of mu.
+        mu: greater than 0. The mechanism protects as well as noise N(0, 1) does for a difference of mu.
+    Returns:
+        The claim.
     Raises:
         ParameterError: mu is not a number greater than 0.
 

@@ -26,13 +26,13 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 class Edge:
     """Two neighbouring datasets.
 
-    Made by `edges` and `units`.
+    `edges` and `units` return them.
 
     Args:
-        name: how the pair came about, in words.
+        name: a description of how the two differ.
         dataset: one side, X.
-        neighbour: the other side, Y. Both directions are tested, so that order does not matter.
-        bare: whether somebody gave the two without a word why they are neighbours.
+        neighbour: the other side, Y. Both directions are tested, so the order does not matter.
+        bare: whether a caller gave the two without saying why they are neighbours.
     """
 
     name: str
@@ -45,9 +45,9 @@ def halton(count: int, dimension: int, *, start: int = 1) -> list[list[float]]:
     """Return datasets of points of the Halton sequence in the unit cube.
 
     Args:
-        count: number of points.
-        dimension: coordinates of each; at most 16.
-        start: index of the first point.
+        count: the number of points.
+        dimension: the number of coordinates of each point, at most 16.
+        start: the index of the first point.
     Returns:
         `count` lists of `dimension` floats in (0, 1).
     Raises:
@@ -57,7 +57,7 @@ def halton(count: int, dimension: int, *, start: int = 1) -> list[list[float]]:
     [[0.5, 0.333...], [0.25, 0.666...], [0.75, 0.111...]]
 
     Source:
-        Halton 1964; the stochastic tester of the specification draws its datasets from it.
+        Halton 1964; the specification's stochastic tester takes its datasets from it.
     """
     if positive_int(dimension, "dimension") > len(_PRIMES):
         raise ParameterError("dimension", dimension, f"at most {len(_PRIMES)}")
@@ -78,15 +78,15 @@ def numbers(
     """Return datasets of numbers for the audit of an aggregate of one column.
 
     Args:
-        lower: what 0 of the unit cube is moved to.
-        upper: what 1 is moved to.
-        count: number of Halton datasets; their sizes go round from 1 to `largest`.
-        largest: number of records of the largest Halton dataset.
-        odd: add the datasets of `odd_numbers`.
+        lower: the number to which 0 of the unit cube is mapped.
+        upper: the number to which 1 is mapped.
+        count: the number of Halton datasets; their sizes cycle from 1 to `largest`.
+        largest: the number of records of the largest Halton dataset.
+        odd: whether to add the datasets of `odd_numbers`.
     Returns:
-        Datasets as lists of numbers, the telling ones first.
+        Datasets as lists of numbers, the most revealing ones first.
     Raises:
-        ParameterError: the bounds are not finite, or not in order.
+        ParameterError: the bounds are not finite or not in order.
 
     >>> numbers(count=2, odd=False)
     [[1.0], [0.0], [0.0, 1.0], [1.0, 1.0, 1.0], [0.5], [0.25, 0.666...]]
@@ -105,13 +105,15 @@ def numbers(
 
 
 def odd_numbers(lower: float = 0.0, upper: float = 1.0) -> list[list[float]]:
-    """Return datasets of odd numbers, at which code tends to break.
+    """Return datasets of unusual numbers, at which code tends to break.
 
-    NaN, infinities, 1e308 (whose sums overflow), subnormals, signed zeros, neighbours of 2^53 and the limits
-    of int64, each beside an ordinary record.
+    They are NaN, infinities, 1e308 (whose sums overflow), subnormals, signed zeros, neighbours of 2^53 and
+    the limits of int64, each next to an ordinary record.
 
     Args:
-        lower, upper: the bounds that a mechanism claims to have.
+        lower, upper: the bounds that the mechanism claims to use.
+    Returns:
+        Datasets as lists of numbers.
 
     >>> [d[1:] for d in odd_numbers()][:3]
     [[nan], [inf], [-inf]]
@@ -145,15 +147,15 @@ def units(
     """Return neighbouring datasets, as tables that differ by all rows of one unit.
 
     Args:
-        values: lower and upper bound of the value column.
-        groups: the groups; text, numbers or None.
-        names: of the three columns.
-        table: turns a list of rows (mappings) into what the mechanism takes, such as
-            `pyarrow.Table.from_pylist`; None leaves the list.
-        odd: add units with NaN, infinities, huge and NULL values, a NULL group, and a NULL unit.
+        values: the lower and upper bound of the value column.
+        groups: the groups, which can be text, numbers or None.
+        names: the names of the three columns.
+        table: a function from a list of rows (mappings) to what the mechanism takes, such as
+            `pyarrow.Table.from_pylist`; None keeps the list.
+        odd: whether to add units with NaN, infinities, huge and NULL values, a NULL group, and a NULL unit.
     Returns:
-        Pairs: one unit with one row, many rows in a group, many groups, or both, is added whole to other
-        units, or to a table of one row.
+        Pairs in which one unit with one row, many rows in a group, many groups, or both, is added to other
+        units or to a table of one row.
 
     >>> units(groups=["a", "b"])[0].neighbour
     [{'unit': 'u0', 'group': 'a', 'value': 0.0}]
@@ -201,12 +203,12 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
     """Return the pairs of neighbours of some datasets.
 
     Args:
-        datasets: each a sequence of records: list, tuple, array, or a table with `take` (Arrow) or `iloc`.
-        neighbors: "add-remove" removes one record; "change-one" puts another in its place, one of the two
-            that the datasets hold first.
+        datasets: sequences of records, each a list, tuple, array, or a table with `take` (Arrow) or `iloc`.
+        neighbors: "add-remove" removes one record; "change-one" replaces it with one of the first two records
+            in the datasets.
     Returns:
-        Pairs without repetition, at most four of each dataset: its last and first record, and, where records
-        can be compared, the largest and the smallest.
+        Pairs without repetition, at most four for each dataset: they change its last and its first record
+        and, if records can be compared, the largest and the smallest.
     Raises:
         ParameterError: neighbors is unknown, or the datasets give no pair.
 
@@ -310,10 +312,12 @@ def without(dataset: Any, index: int) -> Any:
     """Return a copy of a dataset without one record.
 
     Args:
-        dataset: list, tuple, array, or a table with `take` (Arrow) or `iloc` (pandas).
-        index: of the record, from 0.
+        dataset: a list, tuple, array, or a table with `take` (Arrow) or `iloc` (pandas).
+        index: the index of the record, from 0.
+    Returns:
+        The copy.
     Raises:
-        ParameterError: the dataset is no sequence of records.
+        ParameterError: the dataset is not a sequence of records.
 
     >>> without([1, 2, 3], 1)
     [1, 3]

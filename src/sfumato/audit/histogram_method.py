@@ -344,23 +344,22 @@ class Run:
 class HistogramMethod:
     """The histogram method: compare histograms of outputs on all neighbours in the search graphs.
 
-    Give it as `audit(..., method=HistogramMethod(...))`; `method="histogram"` is the one with defaults.
-    Where the audit is given no data and no pairs, the datasets are points of the Halton sequence in the
-    unit cube.
+    Pass it as `audit(..., method=HistogramMethod(...))`; `method="histogram"` has the defaults. If the audit
+    has no data and no pairs, the datasets are points of the Halton sequence in the unit cube.
 
     Args:
-        datasets: number of Halton datasets.
-        size: records of each Halton dataset.
-        samples: draws on each node of a search graph.
-        buckets: of equal width between the smallest and the largest number; None chooses the width by the
-            rule of Freedman and Diaconis.
-        confidence: of the intervals of one histogram, all buckets together.
-        tolerated_buckets: share of a histogram's buckets that may fail before an edge does; from 0 to less
-            than 1. It hides defects that show on few buckets.
-        tolerated_edges: share of all edges that may fail; from 0 to less than 1. 0 stops at the first, but
-            then the method calls most correct mechanisms wrong that reach their claim on every edge.
+        datasets: the number of Halton datasets.
+        size: the number of records of each Halton dataset.
+        samples: the number of draws on each node of a search graph.
+        buckets: the number of buckets of equal width between the smallest and the largest number; None
+            chooses the width by the rule of Freedman and Diaconis.
+        confidence: the confidence of the intervals of one histogram, over all buckets together.
+        tolerated_buckets: the share of a histogram's buckets that may fail before an edge fails; from 0 to
+            less than 1. It hides defects that show in few buckets.
+        tolerated_edges: the share of all edges that may fail; from 0 to less than 1. 0 stops at the first
+            failure, but then rejects most correct mechanisms that reach their claim on every edge.
     Raises:
-        ParameterError: a parameter is outside its range.
+        ParameterError: a parameter is out of range.
 
     >>> from sfumato.audit import audit
     >>> def exact_count(dataset, size):  # without noise
@@ -372,8 +371,8 @@ class HistogramMethod:
     True
 
     Source:
-        Desfontaines 2020, section 4.2.6; Wilson et al. 2020, section 5.3; the defaults are
-        those of the published tester of google/differential-privacy.
+        Desfontaines 2020, section 4.2.6; Wilson et al. 2020, section 5.3; the defaults are those of the
+        published tester of google/differential-privacy.
     """
 
     datasets: int = 50
@@ -405,19 +404,19 @@ class HistogramMethod:
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
-        """The options of the histogram method that a report shows."""
+        """The options of the method that a report shows."""
         told = [f.name for f in fields(self) if f.name not in ("datasets", "size")]
         return tuple((f"method.{name}", f"{getattr(self, name)}") for name in told)
 
     def data(self) -> list[Any]:
-        """Return the datasets on which the histogram method audits where none are given."""
+        """Return the datasets for audits that are given none."""
         return halton(self.datasets, self.size)
 
     def run(self, task: Task) -> Report:
         """Audit by the histogram method, and return the report.
 
         Args:
-            task: what is to be audited.
+            task: the task of the audit.
         Returns:
             A `Report`.
 

@@ -30,21 +30,21 @@ _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]*|\b0x[0-9a-fA-F]{8,16}\b")
 
 
 class MechanismError(SfumatoError):
-    """A mechanism cannot be audited: a wrong number of outputs, a changed dataset, or a call that hangs.
+    """A mechanism cannot be audited: wrong number of outputs, a changed dataset, or a call that hangs.
 
-    Whoever raises this has no verdict; in particular it is never "private".
+    There is no verdict then; in particular it is never "private".
     """
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The output of a mechanism's draw that ended in an exception.
+    """The output of a draw that ended in an exception.
 
-    Made by `Mechanism`, of what was raised.
+    `Mechanism` makes it.
 
     Args:
-        kind: name of the exception's type.
-        message: its text, cut to 200 characters.
+        kind: the name of the exception's type.
+        message: the exception's text, cut to 200 characters.
 
     >>> Raised.from_error(ValueError("no rows"))
     Raised(kind='ValueError', message='no rows')
@@ -55,12 +55,12 @@ class Raised:
 
     @classmethod
     def from_error(cls, error: BaseException) -> Raised:
-        """Return the output that stands for an exception of a mechanism.
+        """Return the output that represents an exception of a mechanism.
 
         Args:
             error: the exception.
         Returns:
-            Its kind, which stands for the output that is missing.
+            The output, with the exception's type and text.
         """
         try:
             text = str(error)
@@ -79,17 +79,18 @@ class BatchRaised(Exception):
 
 
 class Mechanism:
-    """A mechanism to audit: a function of a dataset, and how it is called.
+    """A mechanism to audit: a function of a dataset, and how to call it.
 
     Args:
-        function: `function(dataset, size)`, which returns `size` independent outputs at once (array, list,
-            or table of so many rows; a mapping holds columns), or `function(dataset)`, which returns one.
-        vectorised: which of the two; None reads it from the signature: a second parameter that is
-            required, or called `size`, makes it vectorised.
-        call_seconds: a call that takes longer ends the audit; None calls without a limit, in the caller's
-            own thread.
+        function: `function(dataset, size)`, which returns `size` independent outputs at once (an array, list,
+            or table with this number of rows, or a mapping of columns), or `function(dataset)`, which returns
+            one.
+        vectorised: whether it is the first form; None decides by the signature: it is if a second parameter
+            is required or is called `size`.
+        call_seconds: the most seconds for a call; a longer call ends the audit. None calls without a limit,
+            in the caller's own thread.
     Raises:
-        ParameterError: the function cannot be called so, or the limit is not positive.
+        ParameterError: the function cannot be called this way, or the limit is not positive.
 
     Calls are made in one thread of the mechanism's own. Python cannot end a thread, so a call that hangs
     goes on in the background while the audit ends with a `MechanismError`; the thread does not keep the
@@ -169,16 +170,16 @@ class Mechanism:
         """Draw `size` independent outputs of a mechanism.
 
         Args:
-            dataset: given to the mechanism as a deep copy, where it can be copied.
-            size: number of outputs, at least 1.
-            singly: call a vectorised mechanism with size 1, as often as needed: a call's exception is then
-                the exception of one draw.
+            dataset: the dataset; the mechanism gets a deep copy if it can be copied.
+            size: the number of outputs, at least 1.
+            singly: whether to call a vectorised mechanism with size 1, `size` times, so that an exception
+                belongs to one draw.
         Returns:
-            A list of outputs, a NumPy array whose first axis is the draw, or a mapping of columns. An
-            exception of a single draw stands in the list as `Raised`.
+            A list of outputs, a NumPy array whose first axis is the draw, or a mapping of columns. The
+            exception of a single draw is in the list as `Raised`.
         Raises:
             BatchRaised: a vectorised call raised.
-            MechanismError: wrong number of outputs, a changed dataset, or a call beyond the time limit.
+            MechanismError: wrong number of outputs, a changed dataset, or a call over the time limit.
         """
         (found,) = self._drawn((dataset,), (0,) * size, size, singly=singly)
         return found
@@ -186,18 +187,17 @@ class Mechanism:
     def draw_both(self, sides: tuple[Any, Any], size: int, *, singly: bool = False) -> tuple[Any, Any]:
         """Draw `size` outputs of a mechanism on each of two datasets, in random order, call by call.
 
-        What drifts while draws are made (a clock, the machine, a state that wears off) then tells nothing
-        of the side. The order is the same in every process, so that a seeded mechanism can be replayed. Args
-        and Raises are those of `draw`.
+        Random order keeps slow changes (a clock, the machine, a state that wears off) from distinguishing the
+        sides. The order is the same in every process, so that a seeded mechanism can be replayed.
 
         Args:
             sides: the two datasets.
-            size: how many outputs of each.
-            singly: whether each output has a call of its own.
+            size: the number of outputs on each.
+            singly: whether each output has its own call.
         Returns:
-            The outputs of each dataset, as of `draw`.
+            The outputs on each dataset, as for `draw`.
         Raises:
-            BatchRaised, MechanismError: as of `draw`.
+            BatchRaised, MechanismError: as for `draw`.
         """
         bits = np.unpackbits(np.frombuffer(shake_256(b"%d" % self._turns).digest(size // 8 + 1), np.uint8))
         self._turns += 1

@@ -18,16 +18,16 @@ from sfumato.files import checked_place, replacing
 
 @dataclass(frozen=True)
 class Histogram:
-    """The histogram in an audit report: counts of both sides over the same cells.
+    """A histogram in an audit report: counts of both sides over the same cells.
 
     Part of a `Witness`; `audit` makes it.
 
     Args:
-        boundaries: cells + 1 increasing numbers.
-        counts: draws on the witness's own dataset, one count for each cell.
-        neighbour_counts: draws on the neighbour.
-        samples: draws on each side, those outside the boundaries included.
-        what: what is counted, such as "value" or "exponent of the lowest set bit of value".
+        boundaries: the boundaries of the cells, increasing; one more than there are cells.
+        counts: the number of draws in each cell on the witness's own dataset.
+        neighbour_counts: the number of draws in each cell on the neighbour.
+        samples: the number of draws on each side, including those outside the boundaries.
+        what: the quantity, such as "value" or "exponent of the lowest set bit of value".
     """
 
     boundaries: tuple[float, ...]
@@ -39,22 +39,22 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Witness:
-    """The witness in an audit report: neighbours, and an event that differs more than the claim allows.
+    """A witness in an audit report: neighbours, and an event that differs more than the claim allows.
 
     Part of a `Report`, which `audit` makes.
 
     Args:
-        edge: how the pair came about, in words.
-        dataset: the dataset on which the event is the more frequent one.
-        neighbour: the other.
-        event: the event in words, such as "value > 0.73".
+        edge: a description of how the two datasets differ.
+        dataset: the dataset on which the event is more frequent.
+        neighbour: the other dataset.
+        event: a description of the event, such as "value > 0.73".
         frequency: share of the draws on `dataset` that are in the event.
-        neighbour_frequency: the same on `neighbour`.
-        samples: draws on each side behind these shares.
-        epsilon: of the pair of the claim that is broken.
-        delta: of that pair.
+        neighbour_frequency: the share on `neighbour`.
+        samples: the number of draws on each side behind these shares.
+        epsilon: the epsilon of the violated pair of the claim.
+        delta: the delta of that pair.
         replay: a line of Python that audits this pair again.
-        histogram: counts of both sides, where the outputs have numbers in them.
+        histogram: counts of both sides, if the outputs contain numbers.
     """
 
     edge: str
@@ -71,7 +71,7 @@ class Witness:
 
     @property
     def observed_epsilon(self) -> float:
-        """The epsilon that a witness's shares say: ln((frequency - delta) / neighbour_frequency)."""
+        """The epsilon that the shares imply: ln((frequency - delta) / neighbour_frequency)."""
         above = self.frequency - self.delta
         if above <= 0:
             return 0.0
@@ -80,17 +80,17 @@ class Witness:
 
 @dataclass(frozen=True)
 class Excluded:
-    """What the report of an audit that found nothing says about the pairs that were tested.
+    """What an audit without a violation rules out for the pairs that it tested.
 
     Part of a `Report`, which `audit` makes.
 
     Args:
-        epsilon_lower: true epsilon (at `delta`) is at least this, with the report's confidence.
+        epsilon_lower: the true epsilon (at `delta`) is at least this, with the report's confidence.
         excess: with the report's confidence, P(A) <= e^epsilon Q(A) + delta + excess for all half-lines A of
-            every recorded number, for all pairs of datasets that were drawn from, in both directions.
-        visible_epsilon: the least epsilon (at the first delta of the claim) that could be expected to be
-            found with so many samples on one pair of datasets, if its event were the most telling one
-            possible. Less was out of sight.
+            every recorded number, for all pairs of datasets drawn from, in both directions.
+        visible_epsilon: the smallest epsilon (at the first delta of the claim) that this number of samples on
+            one pair of datasets can be expected to detect, for the most revealing event possible. Smaller
+            ones were out of sight.
     """
 
     epsilon_lower: float
@@ -100,14 +100,14 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of an audit report's trace: the wealth after so many draws.
+    """A point of an audit report's trace: the wealth after a number of draws.
 
     Part of a `Report`, which `audit` makes.
 
     Args:
-        samples: draws a side up to now, over all pairs of datasets.
-        log10_wealth: of the whole audit; at `-log10(alpha)` the claim is rejected.
-        edge: number of the pair that was drawn from.
+        samples: draws per side so far, over all pairs of datasets.
+        log10_wealth: log10 of the wealth of the whole audit; at `-log10(alpha)` the claim is rejected.
+        edge: the number of the pair drawn from.
     """
 
     samples: int
@@ -119,28 +119,28 @@ class Point:
 class Report(TextCard):
     """The report of an audit: its verdict with the evidence.
 
-    Made by `audit`.
+    `audit` returns it.
 
     Args:
-        mechanism: its name.
-        claim: in words.
-        violated: True: the claim is rejected; on a correct mechanism that happens with probability at most
-            `alpha`, whatever the data and whenever the audit stopped. False: nothing was found.
+        mechanism: the name of the mechanism.
+        claim: the claim in words.
+        violated: True if the claim is rejected. For a correct mechanism the probability is at most `alpha`,
+            whatever the data and whenever the audit stopped. False if no violation was found.
         epsilon_lower: a lower bound on the true epsilon at `delta`, with probability at least `confidence`.
-        delta: the delta that `epsilon_lower` is about.
-        confidence: of `epsilon_lower` and `excluded`; NaN where the method has none.
-        alpha: bound on the false-alarm probability; NaN where the method has none.
-        witness: what broke the claim; None if nothing did.
-        samples: draws a side, over all pairs of datasets.
-        seconds: time that it took.
-        edges: the pairs of datasets in words, with the draws a side spent on each.
-        excluded: what a pass excludes; None if violated.
-        trace: wealth over samples.
+        delta: the delta to which `epsilon_lower` belongs.
+        confidence: the confidence of `epsilon_lower` and `excluded`; NaN if the method has none.
+        alpha: a bound on the false-alarm probability; NaN if the method has none.
+        witness: the evidence against the claim, or None.
+        samples: draws per side, over all pairs of datasets.
+        seconds: the seconds that it took.
+        edges: descriptions of the pairs of datasets, with the draws per side spent on each.
+        excluded: what a pass rules out; None if violated.
+        trace: the wealth by number of samples.
         method: "betting" or "histogram".
         notes: what a reader should know, such as pairs on which both sides always raise.
-        closest: where nothing was found, the pair that was looked at most and the event with the most
-            evidence there; None if violated, or if there was nothing to bet on.
-        settings: options of the audit and their values, in words.
+        closest: without a violation, the pair with the most draws and its event with the most evidence; None
+            if violated, or if there was nothing to bet on.
+        settings: options of the audit with their values, as text.
 
     >>> import json, pathlib, tempfile
     >>> from sfumato.audit import audit
@@ -181,7 +181,7 @@ class Report(TextCard):
         return text(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the audit report as numbers, texts, lists and mappings; datasets as Python code."""
+        """Return the report as numbers, text, lists and mappings; datasets are Python code."""
         # Datasets first: some, such as a connection's tables, cannot be copied.
         witnesses = {"witness": self.witness, "closest": self.closest}
         as_code = {
@@ -196,20 +196,21 @@ class Report(TextCard):
         return plain
 
     def to_json(self) -> str:
-        """Return the audit report as JSON; infinities are the texts "inf" and "-inf"."""
+        """Return the report as JSON; infinities are the texts "inf" and "-inf"."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_html(self) -> str:
-        """Return the audit report as an HTML page with pictures, without scripts or other files."""
+        """Return the report as an HTML page with pictures, without scripts or other files."""
         return page(self)
 
     def write(self, path: str | Path) -> None:
-        """Write the audit report to a file.
+        """Write the report to a file.
 
         Args:
-            path: ends in .html (a page with pictures), .json or .txt; a file of that name is replaced.
+            path: a path that ends in .html (a page with pictures), .json or .txt; a file of that name is
+                replaced.
         Raises:
-            ParameterError: the path ends otherwise, is in no folder, or is something else than a file.
+            ParameterError: the path has another ending, its folder does not exist, or it is not a file.
             OSError: the file cannot be written.
         """
         target = checked_path(path)

@@ -32,10 +32,10 @@ _LARGEST_SUPPORT = 1_000_000
 
 
 class DiscreteLaw(Isolated, ABC):
-    """A discrete law of whole noise X, for the assertions of `sfumato.testing`.
+    """A discrete distribution of whole noise X, for the assertions of `sfumato.testing`.
 
     Source:
-        Chernoff 1952 for the bounds of many values.
+        Chernoff 1952 for the bounds for many values.
     """
 
     _power: int  # many values are judged by the sum of |X|^power
@@ -44,14 +44,16 @@ class DiscreteLaw(Isolated, ABC):
     @property
     @abstractmethod
     def zero(self) -> float:
-        """P(X = 0) of the discrete law."""
+        """P(X = 0) of the distribution."""
 
     @abstractmethod
     def log10_outside(self, x: float) -> float:
-        """Return log10 of P(|X| > x) of the discrete law, or of a bound of it from above.
+        """Return log10 of P(|X| > x), or of an upper bound on it.
 
         Args:
             x: at least 0.
+        Returns:
+            A float, at most 0.
 
         >>> round(Pmf({-1: "1/4", 0: "1/2", 1: "1/4"}).log10_outside(0), 3)
         -0.301
@@ -71,7 +73,7 @@ class DiscreteLaw(Isolated, ABC):
         """The unit of a discrete law's rates; 1 is the largest with a finite moment (or none is)."""
 
     def is_possible(self, x: float) -> bool:
-        """Whether whole noise of this discrete law can be x.
+        """Whether whole noise of this distribution can be x.
 
         Args:
             x: any number.
@@ -82,10 +84,10 @@ class DiscreteLaw(Isolated, ABC):
         return float(x).is_integer()
 
     def tolerance(self, k: Number) -> int:
-        """Return the smallest whole t with P(|X| > t) <= 10^-k by the discrete law.
+        """Return the smallest whole t with P(|X| > t) <= 10^-k.
 
         Args:
-            k: greater than 0; 10^-k is the chance of a false alarm.
+            k: greater than 0; 10^-k is the probability of a false alarm.
         Returns:
             t >= 0.
         Raises:
@@ -155,10 +157,10 @@ def judged(law: Any) -> Any:
 
 
 class DiscreteGaussian(DiscreteLaw):
-    """The discrete Gaussian law: P(X = x) is proportional to exp(-x^2 / (2 sigma^2)).
+    """The discrete Gaussian distribution: P(X = x) is proportional to exp(-x^2 / (2 sigma^2)).
 
     Args:
-        sigma: greater than 0; its standard deviation is a little less where sigma is below 1.
+        sigma: greater than 0; the standard deviation is a little smaller if sigma is below 1.
     Raises:
         ParameterError: sigma is not between 1e-150 and 1e150.
     Source:
@@ -180,7 +182,7 @@ class DiscreteGaussian(DiscreteLaw):
 
     @property
     def zero(self) -> float:
-        """P(X = 0) of the discrete Gaussian law."""
+        """P(X = 0) of the discrete Gaussian distribution."""
         return math.exp(-self._log_size)
 
     @property
@@ -189,10 +191,12 @@ class DiscreteGaussian(DiscreteLaw):
         return self._rate
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of a bound of P(|X| > x) of the discrete Gaussian law.
+        """Return log10 of an upper bound on P(|X| > x).
 
         Args:
             x: at least 0.
+        Returns:
+            A float, at most 0.
         """
         first, c = math.floor(x) + 1, self._rate
         series = -c * first * first - math.log(-math.expm1(-c * (2 * first + 1)))
@@ -209,15 +213,15 @@ class DiscreteGaussian(DiscreteLaw):
 
 
 class Pmf(DiscreteLaw):
-    """A discrete law of whole noise by its probability mass function.
+    """A discrete distribution of whole noise, given by its probability mass function.
 
     Args:
-        probabilities: a mapping of whole numbers to their probabilities, or a function that takes an array of
-            whole numbers, such as `scipy.stats.dlaplace(0.5).pmf`; then `low` and `high` are needed.
-        low, high: the smallest and largest noise of a function, which is 0 next to them: where even a tiny
-            probability lies beyond them, a test would reject correct code.
+        probabilities: a mapping from whole numbers to their probabilities, or a function of an array of whole
+            numbers, such as `scipy.stats.dlaplace(0.5).pmf`, which needs `low` and `high`.
+        low, high: the smallest and largest noise of a function, which must be 0 just outside them. If even a
+            tiny probability lay beyond them, a test would reject correct code.
     Raises:
-        ParameterError: they are no probabilities of whole numbers that add up to 1, within 10^-9; or the
+        ParameterError: these are not probabilities of whole numbers that sum to 1, within 10^-9; or the
             function is not 0 at `low - 1` and `high + 1`.
 
     >>> coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
@@ -280,7 +284,7 @@ class Pmf(DiscreteLaw):
         return 1 / self._mean if self._mean else 1.0
 
     def is_possible(self, x: float) -> bool:
-        """Whether the probability mass of x is not 0.
+        """Whether the probability of x is not 0.
 
         Args:
             x: any number.
@@ -288,10 +292,12 @@ class Pmf(DiscreteLaw):
         return float(x).is_integer() and int(x) in self._masses
 
     def log10_outside(self, x: float) -> float:
-        """Return log10 of P(|X| > x) by the probability mass function.
+        """Return log10 of P(|X| > x).
 
         Args:
             x: at least 0.
+        Returns:
+            A float, at most 0.
         """
         count = int(np.searchsorted(-self._sizes, -x, side="left"))
         return min(0.0, math.log10(self._beyond[count - 1])) if count else -math.inf

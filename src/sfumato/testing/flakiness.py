@@ -20,28 +20,28 @@ _slack = 1e-9
 
 @dataclass
 class Account:
-    """The flakiness account of one test: 10^-k, divided over its assertions.
+    """The flakiness account of one test: 10^-k, divided among its assertions.
 
-    An assertion that declares no k of its own gets a share that no later assertion can upset: the
-    i-th takes 1/(i + 1) of what is left. Without declared ones these are 1/2, 1/6, 1/12, ...: the
-    i-th is 1/(i (i + 1)) of 10^-k, and all of them together, however many there are, are at most
-    10^-k. An assertion with a k of its own takes 10^-its-k from what is left. Where the number of
-    assertions is said beforehand, each takes 1/assertions.
+    An assertion without a k of its own gets a share that later assertions do not change: the i-th takes 1/(i
+    + 1) of what is left. If no assertion declares a k, the shares are 1/2, 1/6, 1/12 and so on: the i-th is
+    1/(i (i + 1)) of 10^-k, and all of them together are at most 10^-k, however many there are. An assertion
+    with a k of its own takes 10^-its-k from what is left. If the test states its number of assertions, each
+    takes 1/assertions.
 
     Args:
-        name: of the test.
-        k: the test fails on correct code with probability at most 10^-k; None where nobody said:
-            then each assertion needs a k of its own, and the account only adds up.
-        assertions: how many assertions without a k there will be at most; None for any number.
-        whole: log10 of the probability that the test as a whole fails with, where its author worked that
-            out; it stands in place of what the assertions add up to.
+        name: the name of the test.
+        k: the test fails on correct code with probability at most 10^-k. None if not stated: each assertion
+            then needs its own k, and the account only adds up.
+        assertions: the most assertions without a k; None for any number.
+        whole: log10 of the probability that the whole test fails, if its author worked it out; it replaces
+            the sum over the assertions.
 
     >>> account = Account("test", k=23)
     >>> [round(account.share(), 2) for _ in range(4)], round(-account.log10_spent, 2)
     ([23.3, 23.78, 24.08, 24.3], 23.1)
 
     Source:
-        the union bound.
+        The union bound.
     """
 
     name: str = ""
@@ -61,12 +61,12 @@ class Account:
 
     @property
     def log10(self) -> float:
-        """log10 of the test's flakiness, as far as it was stated."""
+        """log10 of the test's flakiness, as far as it is stated."""
         return self.log10_spent if self.whole is None else self.whole
 
     @property
     def uncounted(self) -> int:
-        """The number of ways in which the test can fail whose flakiness was not stated."""
+        """The number of ways in which the test can fail whose flakiness is not stated."""
         if self.whole is not None:
             return 0
         return self.unknown or int(self.fresh and self.log10_spent == -math.inf)
@@ -85,16 +85,16 @@ class Account:
         return self
 
     def share(self, partitions: int = 1) -> float:
-        """Take a share of the flakiness for one assertion whose tolerance the test computes by itself.
+        """Take a share of the flakiness for an assertion whose tolerance the test computes itself.
 
-        The next assertion with a tolerance and no k is taken as the one that was paid for.
+        The next assertion with a tolerance and without a k uses this share.
 
         Args:
-            partitions: how many values it compares.
+            partitions: the number of values that it compares.
         Returns:
-            The k to compute the tolerance of each value with.
+            The k with which to compute the tolerance of each value.
         Raises:
-            ParameterError: the test has no k, or more assertions than it said.
+            ParameterError: the test has no k, or more assertions than it stated.
 
         >>> round(Account("test", k=23).share(partitions=10), 2)
         24.3
@@ -104,12 +104,12 @@ class Account:
         return taken + math.log10(checked_count(partitions) or 1)
 
     def charge(self, k: object = None) -> float:
-        """Take the flakiness of one assertion from the account, and return its k.
+        """Charge one assertion to the account, and return its k.
 
         Args:
-            k: declared by the assertion, or None for a share of the test's.
+            k: the assertion's own k, or None for a share of the test's.
         Returns:
-            The k with which the assertion may fail: with probability at most 10^-k.
+            The k of the assertion: it may fail with probability at most 10^-k.
         Raises:
             ParameterError: k is not a number greater than 0, is missing, or is more than is left.
 
@@ -121,7 +121,7 @@ class Account:
         return self._take(k)
 
     def charge_given(self) -> None:
-        """Note an assertion with a tolerance whose flakiness was not stated.
+        """Record an assertion with a tolerance whose flakiness was not stated.
 
         >>> account = Account("test_visits", k=23)
         >>> k = account.share()

@@ -174,10 +174,12 @@ def seeded_words(seed: int | str | None = None) -> SeededWords:
     """Return random words that a seed determines, for the running test.
 
     Args:
-        seed: whole number or text; the test's name without it.
+        seed: a whole number or text; the default is the test's name.
+    Returns:
+        A source of random words, for `unsafe_words`.
     Raises:
         RefusalError: no pytest test is running.
-        ParameterError: seed is neither a whole number nor a text.
+        ParameterError: seed is neither a whole number nor text.
 
     >>> seeded_words(1)                     # in a test, as this example is when pytest runs it
     SeededWords(1)
@@ -188,11 +190,11 @@ def seeded_words(seed: int | str | None = None) -> SeededWords:
 
 @contextmanager
 def noise_free() -> Iterator[None]:
-    """Make releases without noise, until the end of the `with` block.
+    """Make releases without noise until the end of the `with` block.
 
-    A release that is made inside draws no noise, whenever it is looked at. A group is shown if it is
-    more likely shown than not. Bounds, groups per unit and rounding to the grid are as always: what
-    is seen is what the noise would have been added to.
+    A release made inside the block draws no noise, whenever it is accessed. It shows a group if the group is
+    more likely shown than not. Bounds, groups per unit and rounding to the grid are as always: the numbers
+    are those to which noise would have been added.
 
     Yields:
         Nothing.
@@ -402,13 +404,13 @@ def _engines_of_workers() -> list[type]:
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Record the true statistics of releases, until the end of the `with` block.
+    """Record the true statistics of releases until the end of the `with` block.
 
-    A release is recorded when its noise is drawn, which is when it is first looked at. Of one that workers
-    draw, on Spark or Beam, those of this machine keep what they see in a temporary folder.
+    A release is recorded when its noise is drawn, on first access. Workers of Spark or Beam on this machine
+    keep their part in a temporary folder.
 
     Yields:
-        A `Recorder`, which has what is recorded of each release.
+        A `Recorder`, with the record of each release.
     Raises:
         RefusalError: no pytest test is running.
 

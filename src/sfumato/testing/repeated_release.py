@@ -31,14 +31,14 @@ def release_mechanism(
     """Return a mechanism `(table, size) -> outputs` that repeats a release `size` times.
 
     Args:
-        ask: makes the release of a table, as in the example.
+        ask: a function from a table to its release, as in the example.
     Returns:
-        A function for `audit`: the engine bounds and adds up each table once; then noise, selection of
-        groups and outputs are those of `size` releases. With public groups, a column for each output of each
-        group; with private ones, a mapping for each release, of the groups that it shows. Of the largest
-        groups a mapping, from each that is shown to its rank and number.
+        A function for `audit`. The engine bounds and aggregates each table once; noise, selection of groups
+        and outputs are then those of `size` releases. With public groups the outputs are a column for each
+        output of each group; with private groups, a mapping for each release, by shown group. For the largest
+        groups each is a mapping from a shown group to its rank and number.
     Raises:
-        RefusalError: on a table of more than 10,000 groups, or of what SQL has computed with releases.
+        RefusalError: the table has more than 10,000 groups, or SQL processes the releases.
 
     K-norm noise of all groups together takes some milliseconds for each release, other noise far less.
 

@@ -13,13 +13,13 @@ from sfumato.display.formatting import rounded_bound
 class Check:
     """One check of a closeness test: its finding, and a bound on its probability.
 
-    Part of what `closeness` gives.
+    Part of the result of `closeness`.
 
     Args:
-        name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits"; of two samples
-            "shift" too, and no "values". Of vectors, with the projection's name before it.
-        probability: bound on the probability that right noise looks at least as wrong to this check.
-        finding: what was seen, in words.
+        name: "values", "distance", "cells", "tails", "scale", "repeats" or "low bits"; for two samples also
+            "shift", and not "values". For vectors, the projection's name comes first.
+        probability: a bound on the probability that correct noise looks at least as wrong to this check.
+        finding: a description of the finding.
     """
 
     name: str
@@ -31,14 +31,14 @@ class Check:
 class Closeness(TextCard):
     """The result of a closeness test: its verdict, and all its checks.
 
-    Made by `closeness`.
+    `closeness` returns it.
 
     Args:
-        passed: whether no check failed. Right noise fails with probability at most `alpha`.
-        alpha: shared evenly by the checks.
-        samples: size of the sample.
-        checks: all that were made.
-        others: size of the sample that it was compared with; None if that was a law.
+        passed: whether no check failed. Correct noise fails with probability at most `alpha`.
+        alpha: the false-alarm probability, shared evenly by the checks.
+        samples: the size of the sample.
+        checks: all checks.
+        others: the size of the sample that it was compared with; None for a distribution.
     """
 
     passed: bool

@@ -123,23 +123,23 @@ def closeness(
     grid: Number | None = None,
     alpha: float = 1e-9,
 ) -> Closeness:
-    """Test a sample of noise against the law that it should follow, or against another sample.
+    """Test a sample of noise against the distribution that it should follow, or against another sample.
 
     Args:
-        sample: independent draws: numbers, vectors, or for a mapping anything that can be a key.
-        law: of `sfumato.noise`; or the distribution function of a real variable, increasing from 0 to 1;
-            or a `VectorLaw`, of which each projection is checked so; or a mapping from each possible value to
-            its probability; or another sample of numbers, of any size, such as a clean-room implementation
-            of the noise gives.
-        grid: the sample is noise of the law rounded to multiples of this; 1 for `law.rounded(n)`, and by
-            default for discrete noise. None for noise that is meant to be real: float64 with at least 52
-            random bits; and for two samples, which are judged by each other.
-        alpha: bound on the probability that a sample of the law fails, or that two samples of one law do,
-            whatever it is.
+        sample: independent draws: numbers, vectors, or, for a mapping, values that can be keys.
+        law: a law from `sfumato.noise`; or the distribution function of a real variable, increasing from 0 to
+            1; or a `VectorLaw`, whose projections are each checked this way; or a mapping from each possible
+            value to its probability; or another sample of numbers, of any size, for example from a clean-room
+            implementation of the noise.
+        grid: the grid of the sample, if it is noise of the law rounded to multiples of this: 1 for
+            `law.rounded(n)`, and by default for discrete noise. None for noise that should be real, as
+            float64 with at least 52 random bits, and for two samples, which are compared with each other.
+        alpha: a bound on the probability that a sample of the law fails, or that two samples of the same law
+            do, whatever it is.
     Returns:
-        What each check found; `passed` is the verdict.
+        A `Closeness`: the finding of each check, and the verdict in `passed`.
     Raises:
-        ParameterError: a sample is empty or not one of numbers, or another parameter is not admissible.
+        ParameterError: a sample is empty or does not consist of numbers, or another parameter is not valid.
 
     >>> import numpy as np
     >>> from sfumato.noise import Laplace, SeededWords
@@ -155,8 +155,8 @@ def closeness(
 
     Source:
         Desfontaines 2020, section 4.2.6, on closeness tests; Massart 1990 for the constant of "distance";
-        Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each, and
-        docs/proofs/closeness.md for their bounds, those of two samples among them.
+        Wald 1945 for the likelihood ratios of "scale"; docs/audit.md for the power of each check, and
+        docs/proofs/closeness.md for their bounds, including those for two samples.
     """
     if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
         raise ParameterError("alpha", alpha, "between 0 and 1")

@@ -188,14 +188,15 @@ Projection = Callable[[NDArray[Any]], Any]
 
 @dataclass(frozen=True)
 class VectorLaw:
-    """The law of a vector, as far as the laws of some of its projections give it.
+    """The distribution of a vector, given by the distributions of some of its projections.
 
-    Numbers that each have the right law can depend on each other in a wrong way; a projection that takes them
-    together, such as a norm or a largest one, sees it.
+    Numbers that each have the right distribution can still depend on each other in a wrong way. A projection
+    that combines them, such as a norm or a maximum, shows it.
 
     Args:
-        projections: for each name a function of all draws, an array whose first axis is the draws, to one
-            number for each, and the law of that number: a law of `sfumato.noise` or a distribution function.
+        projections: by name, a function and the distribution of its result. The function takes all draws, as
+            an array whose first axis is the draws, and returns one number for each. The distribution is a law
+            from `sfumato.noise` or a distribution function.
 
     >>> import numpy as np
     >>> from scipy.stats import gamma, laplace
@@ -208,12 +209,15 @@ class VectorLaw:
     projections: Mapping[str, tuple[Projection, Law | Cdf]]
 
     def projected(self, sample: Any) -> list[tuple[str, NDArray[Any], Law | Cdf]]:
-        """Return the numbers and the law of each projection of a sample of vectors.
+        """Return the numbers and the distribution of each projection of a sample of vectors.
 
         Args:
-            sample: a vector in each row.
+            sample: an array with one vector per row.
+        Returns:
+            For each projection its name, numbers and distribution.
         Raises:
-            ParameterError: the sample is no array of vectors, or a projection does not give a number of each.
+            ParameterError: the sample is not an array of vectors, or a projection does not return one number
+                for each.
         """
         try:
             values = np.asarray(sample)

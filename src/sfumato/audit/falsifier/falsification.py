@@ -89,24 +89,24 @@ SHOWN = 160
 class Falsification(TextCard):
     """The result of a falsifier's search for a counterexample; `print` it.
 
-    Made by `falsify`.
+    `falsify` returns it.
 
     Args:
-        name: of the transformation.
-        violated: whether the claim is broken.
-        failure: what is wrong: "distance" (outputs lie too far apart), "output" (an output is not in the
+        name: the name of the transformation.
+        violated: whether the claim is violated.
+        failure: what is wrong: "distance" (outputs are too far apart), "output" (an output is outside the
             output domain), "error" (the function raised), or None.
-        inputs: the best pair found; for "output" and "error" the first of the two is to blame.
-        outputs: what the function gives for them.
-        d_in: the distance at which the claim is judged: the one that was asked; or the one between the
-            inputs, where that is smaller and what is claimed of it is broken.
-        distance: between the outputs; rounded down where it is not rational.
-        bound: what the map claims for `d_in`.
-        ratio: distance / bound; infinite where the bound is 0 and the distance is not.
-        exact_ratio: the ratio with floats replaced by exact rationals; None where the function cannot
-            compute with them.
-        evaluations: pairs that were judged.
-        seed: of the search.
+        inputs: the best pair found; for "output" and "error" the first of the two causes the failure.
+        outputs: the function's outputs for them.
+        d_in: the distance at which the claim is judged: the requested one; or the one between the inputs, if
+            that is smaller and the claim for it is violated.
+        distance: the distance between the outputs, rounded down if it is not rational.
+        bound: the claim of the map for `d_in`.
+        ratio: distance / bound; infinite if only the bound is 0.
+        exact_ratio: the ratio with floats replaced by exact rationals; None if the function cannot compute
+            with them.
+        evaluations: the number of pairs judged.
+        seed: the seed of the search.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Falsification(TextCard):
 
     @property
     def artefact(self) -> bool:
-        """Whether only the floats of the falsified function break the claim, and exact numbers keep it."""
+        """Whether only floats violate the claim, while exact numbers satisfy it."""
         return self.failure == "distance" and self.exact_ratio is not None and self.exact_ratio <= 1
 
     def __str__(self) -> str:
@@ -169,24 +169,26 @@ def falsify(
     evaluations: int = 4000,
     seed: int = 0,
 ) -> Falsification:
-    """Look for two inputs, at most `d_in` apart, that falsify a transformation's stability map.
+    """Search for two inputs, at most `d_in` apart, that falsify a transformation's stability map.
 
-    The first half of the evaluations goes to members of the domain that code trips over (bounds, zeros,
-    powers of two, NULL, NaN, nothing, one record, records that are all alike), in all orders; the second
-    to coordinate ascent: the best pairs are changed in one place at a time. Each pair is first checked to
-    lie in the domain and within `d_in`, in exact rationals. It is judged by what the map claims at `d_in`
-    and at the distance that actually lies between the two. No counterexample is not a proof.
+    The first half of the evaluations tries members of the domain at which code often fails (bounds, zeros,
+    powers of two, NULL, NaN, nothing, one record, identical records), in all orders. The second half is
+    coordinate ascent: it changes the best pairs in one place at a time. The search first checks in exact
+    rationals that each pair is in the domain and within `d_in`. It then judges the pair by the claim of the
+    map at `d_in` and at the actual distance between the two. Finding no counterexample is not a proof.
 
     Args:
-        transformation: what is claimed.
-        d_in: the largest distance of inputs, in the input metric's unit.
-        members: of the input domain, to build on: for domains that do not say what their values look like.
-        evaluations: pairs to try; once the claim is broken, at most a quarter of them to make it clearer.
+        transformation: the transformation with its claim.
+        d_in: the largest distance between inputs, in the input metric's unit.
+        members: members of the input domain to start from, for domains that do not say what their values look
+            like.
+        evaluations: the number of pairs to try; once the claim is violated, at most a quarter of them make
+            the violation clearer.
         seed: the same seed gives the same search.
     Returns:
-        The best pair: the worst violation, or else the one that comes closest to the map.
+        The best pair: the worst violation, or else the pair that comes closest to the map.
     Raises:
-        ParameterError: a parameter is not admissible; the error names it.
+        ParameterError: a parameter is not valid; the error names it.
         QueryError: no pair can be made in this domain and metric.
 
     >>> from sfumato.framework import Transformation

@@ -56,33 +56,32 @@ def assert_approx_equal(
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Assert that a noisy result is as near to the expected one as correct noise leaves it.
+    """Assert that a noisy result is as close to the expected one as correct noise allows.
 
     Args:
-        actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a
-            `Release`, from whose plan the tolerances follow.
-        expected: the result without noise, in the same shape. For a release: a table or mapping by
-            group of its outputs, or of those in `columns`, the statistics of the bounded contributions; for a
-            quantile the group's own values, one for each row that counts, or a recorder's leaf counts. For
-            the largest groups: the exact number of every group, shown or not.
-        tolerance: how far is near enough: a number >= 0; a mapping by group or by output, or an
-            array like `actual`; or a callable that takes the k of one value, such as
-            `lambda k: laplace_tolerance(k, 1, 50)`. For a release: only for outputs that it names.
-        law: the noise that was added to each value, in place of a tolerance: a law of `sfumato.noise`, which
-            is taken as rounded where both values are whole numbers; that of a number of K-norm noise; or for
-            noise that is drawn whole `sfumato.noise.DiscreteLaplace`, `DiscreteGaussian` or `Pmf`.
-        k: correct code fails with probability at most 10^-k, over all values together. In a pytest
-            test that is marked with `flakiness` it may be left out. With a `tolerance` that is a
-            number it is what you state of it, and only added up.
-        keys: the columns of a table that name a group.
-        columns: the outputs that are compared; left out, all are, and it fails where one side lacks one.
+        actual: a number, an array, a mapping by group, a table (Arrow, pandas, Polars), or a `Release`, whose
+            plan gives the tolerances.
+        expected: the result without noise, in the same shape. For a release: a table or mapping by group of
+            all outputs or of those in `columns`, the statistics of the bounded contributions; for a quantile
+            the group's own values, one for each row that counts, or a recorder's leaf counts. For the largest
+            groups: the exact number of every group, shown or not.
+        tolerance: the largest distance: a number >= 0; a mapping by group or by output; an array like
+            `actual`; or a function of the k of one value, such as `lambda k: laplace_tolerance(k, 1, 50)`.
+            For a release: only for outputs that it names.
+        law: the distribution of the noise on each value, in place of a tolerance: a law from `sfumato.noise`,
+            rounded if both values are whole numbers; that of a number of K-norm noise; or, for noise that is
+            drawn whole, `sfumato.noise.DiscreteLaplace`, `DiscreteGaussian` or `Pmf`.
+        k: correct code fails with probability at most 10^-k, over all values together. You can leave it out
+            in a pytest test marked with `flakiness`. If `tolerance` is a number, it is your statement about
+            it and is only added up.
+        keys: the columns of a table that identify a group.
+        columns: the outputs to compare. The default is all, and then both sides must have them.
     Raises:
-        AssertionError: a value is off, or missing, or NaN; a group or an output is missing or was not
-            expected; or shapes differ. The text names the groups, how far off they are in tolerances, and how
-            probable that is where the law is known.
-        ParameterError: k, tolerance or expected is not admissible, or keys is missing.
-        RefusalError: a number and no tolerance is given for a quantile of a release; or neither side has a
-            value.
+        AssertionError: a value is too far off, missing or NaN; a group or an output is missing or unexpected;
+            or shapes differ. The text names the groups, how far off they are in tolerances, and how probable
+            that is if the distribution is known.
+        ParameterError: k, tolerance or expected is not valid, or keys is missing.
+        RefusalError: a quantile of a release has a number and no tolerance, or neither side has a value.
 
     >>> from sfumato.noise import Laplace
     >>> assert_approx_equal({"a": 103, "b": 98}, {"a": 100, "b": 100}, law=Laplace(scale=1), k=23)
@@ -131,24 +130,25 @@ def assert_noisy(
     keys: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Assert that noise is there, neither too narrow nor too wide.
+    """Assert that a result has noise, neither too narrow nor too wide.
 
-    A single value shows only that noise is missing. Many values show its spread: with a `law`, or
-    for a release, all of them are judged together too. A release's quantiles are passed over: where
-    one leaf holds nearly all rows they are the same with noise and without.
+    A single value can only show that noise is missing. Many values show its spread: with a `law`, or for a
+    release, all of them are also judged together. Quantiles of a release are not checked, because with nearly
+    all rows in one leaf they are the same with and without noise.
 
     Args:
-        actual, keys, columns: as for `assert_approx_equal`, but outputs that show no noise may be left out.
+        actual, keys, columns: as for `assert_approx_equal`, but you may leave out outputs that show no noise.
         raw: the result without noise, in the same shape.
-        tolerance: a complementary tolerance: a value nearer to its raw one fails. A number, mapping
-            or callable as for `assert_approx_equal`.
-        law: the noise that should be there, in place of a tolerance; as for `assert_approx_equal`.
+        tolerance: a complementary tolerance: a value closer than this to its raw value fails. A number,
+            mapping or function as for `assert_approx_equal`.
+        law: the distribution that the noise should have, in place of a tolerance; as for
+            `assert_approx_equal`.
         k: as for `assert_approx_equal`.
     Raises:
         AssertionError: noise is missing, too narrow or too wide; or as for `assert_approx_equal`.
-        ParameterError: k, tolerance or raw is not admissible, or keys is missing.
-        RefusalError: the check cannot fail: nothing in the release shows its noise, or so few values would
-            pass without any.
+        ParameterError: k, tolerance or raw is not valid, or keys is missing.
+        RefusalError: the check cannot fail, because nothing in the release shows its noise or because this
+            few values would pass without any.
 
     >>> from sfumato.noise import Laplace, SeededWords
     >>> law, truth = Laplace(scale=100), [0] * 1000

@@ -70,26 +70,26 @@ def mean_tolerance(
 ) -> RatioTolerance:
     """Return t with P(|noisy mean - raw mean| > t) <= 10^-k.
 
-    Rules: "joint", by interval arithmetic, where sum and count both stay near but for 10^-k; "exact", the
-    smallest t, from the law of the ratio; "2020", each noise at k/2, which is UNSOUND: its flakiness
-    is up to 2 * 10^(-k/2), and more where the sum can be negative.
+    Rules: "joint" uses interval arithmetic; sum and count both stay close except with probability 10^-k.
+    "exact" is the smallest t, from the distribution of the ratio. "2020" takes each noise at k/2, which is
+    UNSOUND: its flakiness is up to 2 * 10^(-k/2), and more if the sum can be negative.
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
         normalized_sum: the raw sum of distances from the midpoint of the bounds, in the unit of the values.
         count: the raw count, a whole number.
-        sum_noise: the law of the sum's noise, in the unit of the values.
-        count_noise: the law of the count's noise.
-        rounded: which noises the tested library rounds: "none", where all noise is real (PipelineDP);
-            "count", to whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is
-            false for real ones.
-        lower: lower bound of the values, to which the noisy mean is clamped; None for no clamping.
-        upper: upper bound likewise.
-        rule: one of the three.
-        sum_step: the grid step of a rounded sum, in the unit of the values; left out for a real one.
+        sum_noise: the distribution of the sum's noise, in the unit of the values.
+        count_noise: the distribution of the count's noise.
+        rounded: which noise the tested library rounds: "none" if all noise is real (PipelineDP); "count", to
+            whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is wrong for real
+            ones.
+        lower: the lower bound of the values, to which the noisy mean is clamped; None for no clamping.
+        upper: the upper bound, likewise.
+        rule: one of the three rules.
+        sum_step: the grid step of a rounded sum, in the unit of the values; leave it out for a real one.
     Returns:
-        t in the unit of the values; a float with the `intervals` of "sum", "count" and "mean" (these
-        relative to the midpoint). "exact" is sound and within 1e-9 of the smallest.
+        t in the unit of the values: a float with the `intervals` of "sum", "count" and "mean" (relative to
+        the midpoint). "exact" is sound and within 1e-9 of the smallest.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -138,8 +138,8 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
         tolerance: at least 0, in the unit of the values.
         case: the raw numbers, noises and bounds, by name, as for `mean_tolerance`.
     Returns:
-        A float with its `error`, and `k`, -log10 of it. With rounded noise a sum of up to four million
-        noisy counts is exact, a longer one is enclosed between two integrals; `error` says how widely.
+        A float with its `error`, and `k`, -log10 of it. With rounded noise, a sum over up to four million
+        noisy counts is exact and a longer one is enclosed between two integrals; `error` is the width.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -157,15 +157,15 @@ def mean_failure_probability(tolerance: Number, **case: Unpack[MeanCase]) -> Pro
 
 @isolated
 def complementary_mean_tolerance(k: Number, **case: Unpack[MeanCase]) -> float:
-    """Return the largest t with P(|noisy mean - raw mean| < t) <= 10^-k: nearer means that noise is missing.
+    """Return the largest t with P(|noisy mean - raw mean| < t) <= 10^-k; closer means lack noise.
 
     Args:
-        k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
+        k: greater than 0; 10^-k is the probability that correct noise is called missing.
         case: the raw numbers, noises and bounds, by name, as for `mean_tolerance`.
     Returns:
-        t in the unit of the values, sound and within 1e-9 of the largest; 0 where the raw mean itself is more
-        likely than 10^-k (as with rounded noise, or at a bound that means are clamped to), inf where
-        every t will do.
+        t in the unit of the values, sound and within 1e-9 of the largest; 0 if the raw mean itself has a
+        probability above 10^-k (as with rounded noise, or at a bound to which means are clamped), and inf if
+        every t is valid.
     Raises:
         ParameterError: an argument is out of range.
     Source:

@@ -18,13 +18,13 @@ def laplace_tolerance(k: Number, l1_sensitivity: Number, epsilon: Number, *, rou
     """Return t with P(|noise| > t) = 10^-k for Laplace noise: t = s k ln 10 / epsilon.
 
     Args:
-        k: greater than 0; 10^-k is the flakiness, the chance that a correct mechanism fails the test.
+        k: greater than 0; 10^-k is the flakiness, the probability that a correct mechanism fails the test.
         l1_sensitivity: greater than 0, in the unit of the statistic.
         epsilon: greater than 0.
-        rounded: the noise is rounded to whole units; t is then the smallest whole number with
+        rounded: whether the noise is rounded to whole units; t is then the smallest whole number with
             P(|noise| > t) <= 10^-k.
     Returns:
-        t, in the unit of the statistic; correctly rounded.
+        t in the unit of the statistic, correctly rounded.
     Raises:
         ParameterError: an argument is not a finite number greater than 0.
     Source:
@@ -50,7 +50,7 @@ def gaussian_tolerance(
 ) -> float:
     """Return t with P(|noise| > t) = 10^-k for Gaussian noise: t = sigma sqrt 2 erfc^-1(10^-k).
 
-    Sigma is that of the analytic Gaussian mechanism, or given.
+    Sigma is that of the analytic Gaussian mechanism, or the one you pass.
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
@@ -58,12 +58,12 @@ def gaussian_tolerance(
         epsilon: greater than 0.
         delta: between 0 and 1.
         sigma: the standard deviation, in place of sensitivity, epsilon and delta.
-        rounded: the noise is rounded to whole units; t is then the smallest whole number with
+        rounded: whether the noise is rounded to whole units; t is then the smallest whole number with
             P(|noise| > t) <= 10^-k.
     Returns:
-        t, in the unit of the statistic; correctly rounded from sigma, which is at most 2^-49 too large.
+        t in the unit of the statistic, correctly rounded from sigma, which is at most 2^-49 too large.
     Raises:
-        ParameterError: an argument is out of range, or neither or both ways to tell sigma are used.
+        ParameterError: an argument is out of range, or sigma is given in neither or in both ways.
     Source:
         docs/tolerances.md, "Gaussian noise"; Balle and Wang 2018 for sigma.
 
@@ -82,13 +82,13 @@ def complementary_laplace_tolerance(
     """Return t with P(|noise| < t) = 10^-k for Laplace noise: t = -(s / epsilon) ln(1 - 10^-k).
 
     Args:
-        k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
+        k: greater than 0; 10^-k is the probability that correct noise is called missing.
         l1_sensitivity: greater than 0, in the unit of the statistic.
         epsilon: greater than 0.
-        rounded: the noise is rounded to whole units; t is then the largest whole number with
-            P(|noise| < t) <= 10^-k, which is 0 where 0 itself is more likely than 10^-k.
+        rounded: whether the noise is rounded to whole units; t is then the largest whole number with
+            P(|noise| < t) <= 10^-k, which is 0 if 0 itself is more likely than 10^-k.
     Returns:
-        t, in the unit of the statistic; correctly rounded.
+        t in the unit of the statistic, correctly rounded.
     Raises:
         ParameterError: an argument is not a finite number greater than 0.
     Source:
@@ -113,17 +113,17 @@ def complementary_gaussian_tolerance(
     """Return t with P(|noise| < t) = 10^-k for Gaussian noise: t = sigma sqrt 2 erf^-1(10^-k).
 
     Args:
-        k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
+        k: greater than 0; 10^-k is the probability that correct noise is called missing.
         l2_sensitivity: greater than 0, in the unit of the statistic.
         epsilon: greater than 0.
         delta: between 0 and 1.
         sigma: the standard deviation, in place of sensitivity, epsilon and delta.
-        rounded: the noise is rounded to whole units; t is then the largest whole number with
-            P(|noise| < t) <= 10^-k.
+        rounded: whether the noise is rounded to whole units; t is then the largest whole number with
+            P(|noise| < t) <= 10^-k, which is 0 if 0 itself is more likely than 10^-k.
     Returns:
-        t, in the unit of the statistic.
+        t in the unit of the statistic.
     Raises:
-        ParameterError: an argument is out of range, or neither or both ways to tell sigma are used.
+        ParameterError: an argument is out of range, or sigma is given in neither or in both ways.
     Source:
         docs/tolerances.md, "The complementary tolerance".
 
@@ -135,9 +135,9 @@ def complementary_gaussian_tolerance(
 
 @isolated
 def integer_tolerance(t: Number) -> int:
-    """Return the tolerance of a statistic whose noise is rounded to whole numbers: t to the nearest one.
+    """Return the tolerance for noise rounded to whole numbers: t rounded to the nearest whole number.
 
-    If |Z| <= t then |round(Z)| <= integer_tolerance(t); a half goes down, which is enough.
+    If |Z| <= t then |round(Z)| <= integer_tolerance(t). A half is rounded down, which is enough.
 
     Args:
         t: at least 0, the tolerance of the unrounded noise.
@@ -157,18 +157,18 @@ def integer_tolerance(t: Number) -> int:
 
 @isolated
 def per_partition_k(k: Number, partitions: int, rule: str = "exact") -> float:
-    """Return the k that each of several independent noises needs, for all to hold but for 10^-k.
+    """Return the k that each of several independent noises needs so that all hold except with 10^-k.
 
     Args:
         k: greater than 0; 10^-k is the flakiness of all together.
-        partitions: at least 1, how many.
-        rule: "exact", l = -log10(1 - (1 - 10^-k)^(1/n)); or "decades", one more for n <= 10, two more
-            for n <= 100 and so on, which is never below the exact one; or "2020", two more for n <= 10.
+        partitions: the number of noises, at least 1.
+        rule: "exact", l = -log10(1 - (1 - 10^-k)^(1/n)); or "decades", one more for n <= 10, two more for n
+            <= 100 and so on, which is never below the exact one; or "2020", two more for n <= 10.
     Returns:
-        l, the k of each; correctly rounded.
+        l, the k of each, correctly rounded.
     Raises:
-        ParameterError: k is not greater than 0, partitions not a whole number of at least 1 (for
-            "2020" from 1 to 10), or the rule unknown.
+        ParameterError: k is not greater than 0, partitions is not a whole number of at least 1 (for "2020"
+            from 1 to 10), or the rule is unknown.
     Source:
         docs/tolerances.md, "Many partitions".
 

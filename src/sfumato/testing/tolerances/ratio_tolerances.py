@@ -33,9 +33,9 @@ _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
 class Interval(NamedTuple):
-    """The interval of a part of a ratio: its smallest value, the one without noise, the largest.
+    """The interval of one part of a ratio: smallest value, value without noise, largest value.
 
-    Part of what `mean_tolerance` gives.
+    Part of the result of `mean_tolerance`.
 
     Args:
         low, raw, high: numbers in the statistic's own unit.
@@ -70,9 +70,9 @@ class Probability(float):
     Made by `mean_failure_probability`.
 
     Attributes:
-        error: the true probability is at most this far away. With rounded noise, what lies exactly t away
-            is outside by one rounding of floats and inside by another: both are within the error.
-        k: -log10 of the probability, also where that is too small for a float.
+        error: a bound on the distance to the true probability. With rounded noise, float rounding can put a
+            value exactly t away outside or inside; the error covers both.
+        k: -log10 of the probability, also if that is too small for a float.
     """
 
     error: float
@@ -87,16 +87,16 @@ class Probability(float):
 
 
 class RatioTolerance(float):
-    """The tolerance of a ratio, with the intervals that its width comes from.
+    """The tolerance of a ratio, with the intervals that determine its width.
 
     Made by `mean_tolerance` and `variance_tolerance`.
 
     Attributes:
-        rule: the rule that gave it.
-        k: 10^-k is the flakiness that it was made for.
-        part_k: the k of each noise, or None where the rule needs none.
-        intervals: of each part, by name.
-        failure: for rule "exact", the true chance that correct noise goes beyond; else None.
+        rule: the rule that it was computed with.
+        k: 10^-k is the flakiness that it was computed for.
+        part_k: the k of each noise, or None if the rule needs none.
+        intervals: the intervals of the parts, by name.
+        failure: for rule "exact", the true probability that correct noise exceeds it; otherwise None.
     """
 
     rule: str
@@ -122,7 +122,7 @@ class RatioTolerance(float):
         return tolerance
 
     def explain(self) -> str:
-        """Return one line for each part of a ratio, and its tolerance.
+        """Return one line for each part of the ratio, and one for its tolerance.
 
         >>> from sfumato.noise import Laplace
         >>> from sfumato.testing import mean_tolerance

@@ -315,28 +315,30 @@ def variance_tolerance(
 ) -> RatioTolerance:
     """Return t with P(|noisy variance - raw variance| > t) <= 10^-k.
 
-    Rules: "joint", by interval arithmetic, where all three noises stay near but for 10^-k; "exact", the
-    smallest t, from the law of the noisy variance. (The document of 2020 has a rule for means alone.)
+    Rules: "joint" uses interval arithmetic; all three noises stay close except with probability 10^-k.
+    "exact" is the smallest t, from the distribution of the noisy variance. (The document of 2020 has a rule
+    for means only.)
 
     Args:
         k: greater than 0; 10^-k is the flakiness.
         normalized_squares: the raw sum of squared distances from the midpoint of the bounds.
         normalized_sum: the raw sum of distances from the midpoint, in the unit of the values.
         count: the raw count, a whole number.
-        squares_noise: the law of the noise of the sum of squares, in squared units.
-        sum_noise: the law of the sum's noise, in the unit of the values.
-        count_noise: the law of the count's noise.
-        lower: lower bound of the values; the noisy variance is clamped to [0, (upper - lower)^2 / 4].
+        squares_noise: the distribution of the noise of the sum of squares, in squared units.
+        sum_noise: the distribution of the sum's noise, in the unit of the values.
+        count_noise: the distribution of the count's noise.
+        lower: the lower bound of the values; the noisy variance is clamped to [0, (upper - lower)^2 / 4].
         upper: upper bound of the values.
-        rounded: which noises the tested library rounds: "none", where all noise is real (PipelineDP);
-            "count", to whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is
-            false for real ones.
-        rule: one of the two.
-        squares_step: the grid step of a rounded sum of squares, in squared units; left out for a real one.
-        sum_step: the grid step of a rounded sum likewise.
+        rounded: which noise the tested library rounds: "none" if all noise is real (PipelineDP); "count", to
+            whole numbers; "sums", to whole steps; or "all". A tolerance for whole counts is wrong for real
+            ones.
+        rule: one of the two rules.
+        squares_step: the grid step of a rounded sum of squares, in squared units; leave it out for a real
+            one.
+        sum_step: the grid step of a rounded sum, in the unit of the values, likewise.
     Returns:
-        t in squared units; a float with the `intervals` of "squares", "sum", "count", "mean square",
-        "squared mean" and "variance". "exact" is sound and within 1e-5 of the smallest.
+        t in squared units: a float with the `intervals` of "squares", "sum", "count", "mean square", "squared
+        mean" and "variance". "exact" is sound and within 1e-5 of the smallest.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -394,8 +396,8 @@ def variance_failure_probability(tolerance: Number, **case: Unpack[VarianceCase]
         tolerance: at least 0, in squared units.
         case: the raw numbers, noises and bounds, by name, as for `variance_tolerance`.
     Returns:
-        A float with its `error`, and `k`, -log10 of it. With rounded noise up to four million noisy counts
-        and sums are added up, more are enclosed between two integrals; `error` says how widely.
+        A float with its `error`, and `k`, -log10 of it. With rounded noise, up to four million noisy counts
+        and sums are added up and more are enclosed between two integrals; `error` is the width.
     Raises:
         ParameterError: an argument is out of range.
     Source:
@@ -416,11 +418,12 @@ def complementary_variance_tolerance(k: Number, **case: Unpack[VarianceCase]) ->
     """Return the largest t with P(|noisy variance - raw variance| < t) <= 10^-k.
 
     Args:
-        k: greater than 0; 10^-k is the chance that correct noise is taken for missing.
+        k: greater than 0; 10^-k is the probability that correct noise is called missing.
         case: the raw numbers, noises and bounds, by name, as for `variance_tolerance`.
     Returns:
-        t in squared units, sound and within 1e-5 of the largest; 0 where the raw variance itself is more
-        likely than 10^-k (as with rounded noise, or for a raw variance of 0), inf where every t will do.
+        t in squared units, sound and within 1e-5 of the largest; 0 if the raw variance itself has a
+        probability above 10^-k (as with rounded noise, or for a raw variance of 0), and inf if every t is
+        valid.
     Raises:
         ParameterError: an argument is out of range.
     Source:
