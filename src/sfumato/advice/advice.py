@@ -34,14 +34,12 @@ _ERROR, _NOISE, _MARK = "#0072b2", "#999999", "#d55e00"
 
 @dataclass(frozen=True)
 class Curve:
-    """The expected error of an advised query by one choice, with the other choices as advised.
+    """The expected error of an advised query as one choice varies, with the others as advised.
 
     Args:
-        choice: what is chosen, such as "groups".
+        choice: the name of the choice, such as "groups".
         chosen: the advised value.
-        points: values, and with each the noise and the error, of the error with the advised one.
-
-    Made by `advise`; `Advice.curves` has all of them in a table.
+        points: each value with the noise and the error, relative to the error at the advised value.
     """
 
     choice: str
@@ -98,13 +96,11 @@ _QUANTILE = "quantile"
 
 @dataclass(frozen=True, repr=False)
 class Better(TextCard):
-    """Limits that the advice finds better than the given ones, which stay.
+    """Limits that the advice finds better than the ones you set, which stay in effect.
 
     Args:
-        limits: by name.
-        times: the expected error with them, of that with the given ones.
-
-    Made by `advise`, where there are some.
+        limits: the limits, by name.
+        times: the expected error with them, relative to that with yours.
 
     >>> Better({"groups": 2, "rows": 10}, times=0.5)
     groups=2 and rows=10
@@ -122,17 +118,16 @@ class Advised(Spelled):
     """One query of the advice: complete, with its part of the budget.
 
     Args:
-        name: of the query.
-        question: complete: its limits and bounds are numbers.
-        epsilon, delta: of its release.
-        plan: of that.
-        errors: about how far each output is off, where there are groups in one of average size: of counts and
-            sums their own, of means and variances that of their value, of quantiles that of their rank, from
-            0 to 1.
+        name: the name of the query.
+        question: the complete question; its limits and bounds are numbers.
+        epsilon, delta: the budget of its release.
+        plan: the plan of its release.
+        errors: the approximate error of each output over groups, at average size: of counts and sums their
+            own, of means and variances that of their value, of quantiles that of their rank, from 0 to 1.
         by_default: the same with an equal part of the whole budget, and limits of 1 where they were open.
-        bounds: that were open, by the name of what is asked.
-        better: limits that are better than those that were given, if there are.
-        curves: the error by each choice, the others as they are advised, as `Advice.curves` has them.
+        bounds: the bounds that were open, by output name.
+        better: limits that are better than those you set, if there are any.
+        curves: the error by each choice, with the others as advised, as in `Advice.curves`.
 
     Made by `advise`.
 
@@ -157,29 +152,29 @@ class Advised(Spelled):
 
     @property
     def groups(self) -> int | None:
-        """The advised limit of groups of a unit."""
+        """The advised limit on groups per unit."""
         return self.question.table.groups
 
     @property
     def rows(self) -> int | None:
-        """The advised limit of rows of a unit in a group."""
+        """The advised limit on rows per unit and group."""
         return self.question.table.rows
 
     @property
     def noise(self) -> str:
-        """The noise that the release of an advised query adds."""
+        """The noise of the advised query's release."""
         return self.plan.noise.name
 
     def release(self, **options: Any) -> Any:
         """Release the advised query, as `Question.release`, with the advised epsilon and delta.
 
         Args:
-            options: others of `Question.release`, such as `budget`.
+            options: other options of `Question.release`, such as `budget`.
         Returns:
             The release.
         Raises:
-            QueryError, BudgetError: before anything is read, spent or drawn; of `epsilon` and `delta` too,
-                which are those that were advised.
+            QueryError, BudgetError: before anything is read, spent or drawn; also if you pass `epsilon` or
+                `delta`, which are those advised.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -194,7 +189,7 @@ class Advised(Spelled):
 
     @property
     def limits(self) -> str:
-        """The limits of an advised query, as text."""
+        """Return the limits of the advised query, as text."""
         table = self.question.table
         named = ("groups", table.groups), ("rows", table.rows), ("total_rows", table.total_rows)
         return ", ".join(f"{name}={limit:,}" for name, limit in named if limit is not None) or "none"
@@ -202,16 +197,16 @@ class Advised(Spelled):
 
 @dataclass(frozen=True, repr=False)
 class Advice(TextCard, ResultTable):
-    """Advice on how to release several queries of one table for one budget.
+    """Advice on how to release several queries of a table within one budget.
 
-    Made by `advise`.
+    `advise` returns it.
 
     Args:
-        questions: by name, complete.
-        epsilon, delta: of everything: of preliminary queries, and of all releases.
+        questions: the complete questions, by name.
+        epsilon, delta: the total for preliminary queries and all releases.
         spent: the epsilon of the preliminary queries.
-        found: what the preliminary queries have shown, with the epsilon of each.
-        notes: what whoever asks should know.
+        found: the findings of the preliminary queries, with the epsilon of each.
+        notes: what an analyst should know.
     """
 
     questions: Mapping[str, Advised]
@@ -225,11 +220,11 @@ class Advice(TextCard, ResultTable):
         """Release all advised queries, each with its part of the budget.
 
         Args:
-            budget: that of all queries, which is charged for all of them or for none. Preliminary queries
-                were charged before.
-            confidence: also give error bars, in columns named `<output>_error`.
+            budget: the `sfumato.Budget` to charge, for all queries or none. Preliminary queries were charged
+                before.
+            confidence: also add error bars of this confidence, in columns named `<output>_error`.
         Returns:
-            The releases by name. Each call makes new ones, and costs as much again.
+            The releases by name. Each call makes new ones at the same cost again.
         Raises:
             QueryError, BudgetError: before anything is read, spent or drawn.
 
@@ -262,7 +257,7 @@ class Advice(TextCard, ResultTable):
 
     @property
     def times(self) -> float:
-        """How large the advised queries' errors are compared with those by default: a geometric mean."""
+        """The advised queries' errors relative to those by default: a geometric mean."""
         logs = [
             log(error / one.by_default[name])
             for one in self.questions.values()
@@ -302,11 +297,11 @@ class Advice(TextCard, ResultTable):
         return pa.Table.from_pylist(rows, _SCHEMA)
 
     def curves(self) -> pa.Table:
-        """Return the expected errors by each choice of the advice, as the picture shows them.
+        """Return the expected errors by each choice of the advice, as `plot` draws them.
 
         Returns:
-            A row for each question, choice and value of it: the error and its part by noise, of the error
-            with what is advised, and whether that is it.
+            A row for each question, choice and value: the error and its part from noise, relative to the
+            error with the advised value, and whether this is that value.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2], "minutes": [30, 45, 200]}), privacy_unit="id")
@@ -331,12 +326,12 @@ class Advice(TextCard, ResultTable):
         return pa.table(columns)
 
     def plot(self, path: str | Path) -> None:
-        """Draw the error by each choice, a row for each question, to .png or .svg.
+        """Draw the error by each choice, a row of charts for each question.
 
         Args:
-            path: where to.
+            path: where to write a .png or .svg.
         Raises:
-            ParameterError: the path is not admissible.
+            ParameterError: the path is not valid.
             EngineError: matplotlib is not installed.
 
         >>> import pyarrow as pa, sfumato as sf

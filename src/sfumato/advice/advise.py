@@ -267,22 +267,23 @@ def advise(
     budget: Budget | None = None,
     unsafe_words: Words | None = None,
 ) -> Advice:
-    """Spend a small part of a budget on preliminary queries, and advise on several queries with the rest.
+    """Spend a small part of a budget on preliminary queries, and advise how to spend the rest.
 
     Args:
-        table: the private table, as `sf.scan` gives it.
-        questions: what is to be asked of it, by name or in a list; with filters and groups of their own.
-            Limits and bounds that are "auto" are found; those that are given stay.
-        epsilon: of the preliminary queries, which are drawn now, and of all releases. It is divided exactly.
-        delta: of all releases, each of which may have an equal part.
-        share: the part of epsilon, from 0.001 to 0.9, for preliminary queries.
-        weights: how much questions matter, by name or in their order, from 1/1000 to 1000; 1 where left out.
-        budget: that of all queries. It is charged for the preliminary queries now, and for each release when
-            that is made.
+        table: the private table, from `sf.scan`.
+        questions: the questions about it, by name or in a list, each with its own filters and groups. Limits
+            and bounds that are "auto" are inferred; those you set stay.
+        epsilon: the total of the preliminary queries, which are drawn now, and all releases. It is divided
+            exactly.
+        delta: the total delta of all releases, divided equally.
+        share: the share of epsilon, from 0.001 to 0.9, for preliminary queries.
+        weights: the importance of questions, by name or in order, from 1/1000 to 1000; the default is 1.
+        budget: the `sfumato.Budget` to charge: for the preliminary queries now, and for each release when it
+            is made.
         unsafe_words: on DuckDB, a source of random words for tests; the result is not private.
     Returns:
-        An `Advice`: complete questions with an epsilon for each, whose expected errors have the smallest
-        geometric mean, by weights; `print` tells it, `plot` draws it, and `release` asks them.
+        An `Advice`: complete questions with an epsilon for each, chosen to minimize the weighted geometric
+        mean of their expected errors. `print` shows it, `plot` draws it, and `release` releases the answers.
     Raises:
         QueryError, ParameterError, BudgetError, RefusalError: before anything is read, spent or drawn.
     Source:

@@ -62,16 +62,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Finding:
-    """How much a limit or a bound changed.
+    """How much one limit or bound changes.
 
     Args:
-        limit: as it was given, such as "groups=1".
-        of: what it is a share of: "rows", "units", "values of x", "public keys".
-        share: the noisy share beyond the limit, from 0 to 1.
-        half_width: of its error bar.
-        suggestion: what to write in the place of the limit; None where it is well as it is.
-
-    Made by `Diagnostics.findings`.
+        limit: the limit as you wrote it, such as "groups=1".
+        of: the quantity that `share` is a share of: "rows", "units", "values of x", "public keys".
+        share: the noisy share over the limit, from 0 to 1.
+        half_width: the half-width of its error bar.
+        suggestion: what to write in place of the limit; None if it is fine.
     """
 
     limit: str
@@ -82,10 +80,10 @@ class Finding:
 
 
 class Diagnostics(ResultTable, Owned):
-    """What limits and bounds changed, with error bars: noisy numbers that are safe to publish.
+    """What limits and bounds change, with error bars: noisy numbers that are safe to publish.
 
-    Drawn when they are first looked at, and once. Made by `Question.diagnose`, and by a release that is asked
-    with `diagnostics=`, whose `spent` has their cost in it.
+    They are drawn once, on first access. `Question.diagnose` returns them, and so does a release with
+    `diagnostics=`, whose `spent` includes their cost.
     """
 
     _elsewhere = (
@@ -108,19 +106,21 @@ class Diagnostics(ResultTable, Owned):
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that diagnostics stay within."""
+        """The budget (epsilon, delta) that bounds the privacy loss of the diagnostics."""
         return float(self._diagnosis.epsilon), 0.0
 
     @property
     def drawn(self) -> bool:
-        """Whether the noise of the diagnostics was drawn."""
+        """Whether the noise of the diagnostics has been drawn."""
         return self._done
 
     def findings(self, confidence: float = 0.95) -> tuple[Finding, ...]:
-        """Return what each limit and bound changed.
+        """Return what each limit and bound changes.
 
         Args:
-            confidence: in (0, 1), of each error bar.
+            confidence: in (0, 1), the confidence of each error bar.
+        Returns:
+            The findings.
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: rows cannot be read.
@@ -143,14 +143,16 @@ class Diagnostics(ResultTable, Owned):
         return tuple(found)
 
     def shifts(self, confidence: float = 0.95) -> tuple[Shift, ...]:
-        """Return how far limits and bounds shift each output, of all groups together.
+        """Return how far limits and bounds shift each output, over all groups together.
 
-        The shift of a sum or mean of vectors is that of their lengths. Values that are beyond a bound by more
-        than the width of the bounds count as if they were beyond it by that. `sentences` names the outputs
-        that have no estimate.
+        For a sum or mean of vectors it is the shift of their lengths. A value beyond a bound by more than the
+        distance between the bounds counts as if it were beyond it by that distance. `sentences` names the
+        outputs without an estimate.
 
         Args:
-            confidence: in (0, 1), of each error bar.
+            confidence: in (0, 1), the confidence of each error bar.
+        Returns:
+            The shifts.
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: rows cannot be read.
@@ -165,7 +167,7 @@ class Diagnostics(ResultTable, Owned):
 
     @property
     def most_rows(self) -> int:
-        """The number of rows with which a unit counts at most in the diagnostics' shares of rows."""
+        """The largest number of rows with which a unit counts in the shares of rows."""
         self._drawn(0.95)
         return self._distributions["rows"].enough
 
@@ -173,7 +175,9 @@ class Diagnostics(ResultTable, Owned):
         """Return the findings as a table: `limit`, `of`, `share`, `half_width`, `confidence`, `suggestion`.
 
         Args:
-            confidence: in (0, 1), of each error bar.
+            confidence: in (0, 1), the confidence of each error bar.
+        Returns:
+            An Arrow table.
         Raises:
             ParameterError: confidence is not in (0, 1).
             EngineError: rows cannot be read.
@@ -200,7 +204,9 @@ class Diagnostics(ResultTable, Owned):
         """Return a sentence for each limit, bound and shift of the diagnostics.
 
         Args:
-            confidence: in (0, 1), of each error bar.
+            confidence: in (0, 1), the confidence of each error bar.
+        Returns:
+            The sentences.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())

@@ -26,11 +26,11 @@ Bounds = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, repr=False)
 class Limits(TextCard):
-    """One point of a grid: what a question is asked with, in the place of its own.
+    """One combination of limits and bounds that an analysis compares, in place of the question's own.
 
     Args:
-        groups, rows, total_rows: the limits; None where the question has none.
-        bounds: of aggregates, by name; those that are compared.
+        groups, rows, total_rows: the limits; None if the question has none.
+        bounds: the compared bounds of aggregates, by name.
 
     Made by `Question.analyze`.
 
@@ -58,7 +58,7 @@ class Limits(TextCard):
 
     @property
     def bounds_text(self) -> str:
-        """The compared bounds of a point of the analysis, as text."""
+        """The compared bounds, as text."""
         return ", ".join(f"{name} {_bounds_text(bounds)}" for name, bounds in self.bounds)
 
     def __str__(self) -> str:
@@ -242,15 +242,15 @@ class Point:
 
 
 class NonPrivateAnalysis(ResultTable):
-    """What limits and bounds cut, and what noise adds, by limits and group. NOT PRIVATE: for the owner alone.
+    """Exact errors from limits, bounds and noise, by limits and group. NOT PRIVATE: for the owner only.
 
-    Made by `Question.analyze`.
+    `Question.analyze` returns it.
 
     Args:
-        keys: of the groups.
-        outputs: the names of what is asked.
+        keys: the keys of the groups.
+        outputs: the names of the outputs.
         points: one for each combination of limits and bounds.
-        private_groups: whether groups may be left out.
+        private_groups: whether a release may leave groups out.
     """
 
     def __init__(
@@ -265,9 +265,11 @@ class NonPrivateAnalysis(ResultTable):
         """Return the limits with the smallest expected error.
 
         Args:
-            output: of one output; without it over all, by the geometric mean of their errors.
+            output: the name of an output; by default all outputs, by the geometric mean of their errors.
+        Returns:
+            The limits.
         Raises:
-            ParameterError: there is no such output.
+            ParameterError: the output does not exist.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
@@ -278,10 +280,12 @@ class NonPrivateAnalysis(ResultTable):
         return self.points[self._best(self.outputs if output is None else [self._known(output)])].limits
 
     def to_arrow(self, *, by_group: bool = False) -> pa.Table:
-        """Return the numbers, NOT PRIVATE: a row for each point and output; or for each group of these.
+        """Return the numbers, NOT PRIVATE: a row for each combination and output, or for each group of these.
 
         Args:
-            by_group: the bias of each group with its sign, its noise, and the chance that it is shown.
+            by_group: give the signed bias of each group, its noise, and the chance that it is shown.
+        Returns:
+            An Arrow table.
 
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.table({"id": [1, 1, 1]}), privacy_unit="id").bound(rows=1).agg(n=sf.count())
@@ -292,12 +296,12 @@ class NonPrivateAnalysis(ResultTable):
         return self._by_group() if by_group else self._totals()
 
     def plot(self, path: str | Path) -> None:
-        """Draw a heat map of the errors for each output, NOT PRIVATE, to .png or .svg.
+        """Draw a heat map of the errors for each output. NOT PRIVATE.
 
         Args:
-            path: where to.
+            path: where to write a .png or .svg.
         Raises:
-            ParameterError: the path is not admissible.
+            ParameterError: the path is not valid.
             EngineError: matplotlib is not installed.
 
         >>> import pyarrow as pa, sfumato as sf

@@ -40,14 +40,15 @@ _MUCH_WIDER = 1.15  # times: what a preview may be off
 
 @dataclass(frozen=True, repr=False)
 class Preview(TextCard, ResultTable):
-    """Error bars to be expected, by budget and size of group.
+    """Expected error bars, by budget and size of group.
 
-    Made by `Question.preview`.
+    `Question.preview` returns it.
 
     Args:
-        table: epsilon, units, the chance to be shown, and for each output half of the width of its error bar.
-        confidence: of the error bars.
-        notes: what was assumed.
+        table: epsilon, units, the chance that a group is shown, and for each output the half-width of its
+            error bar.
+        confidence: the confidence of the error bars.
+        notes: the assumptions.
     """
 
     table: pa.Table
@@ -71,12 +72,12 @@ class Preview(TextCard, ResultTable):
         return list(self.table.column_names[3::2])
 
     def plot(self, path: str | Path) -> None:
-        """Draw a panel for each output, of errors by the size of a group, to .png or .svg.
+        """Draw a panel for each output, with errors by the size of a group.
 
         Args:
-            path: where to.
+            path: where to write a .png or .svg.
         Raises:
-            ParameterError: the path is not admissible.
+            ParameterError: the path is not valid.
             EngineError: matplotlib is not installed.
 
         >>> import pyarrow as pa, sfumato as sf

@@ -39,16 +39,16 @@ ZERO, ONE = between(0, 0), between(1, 1)
 
 @dataclass(frozen=True)
 class Shift:
-    """How far limits and bounds shift an output, in all groups together.
+    """How far limits and bounds shift an output, over all groups together.
 
     Args:
-        output: its name.
-        shift: the difference that limits and bounds make: with `relative` as a part of the output without
-            them, else in the unit of the output. Below 0 the output is too small.
-        half_width: of the error bar of the shift.
-        relative: whether the shift is a part.
-        of: what is shifted: the "value" of the output, or the "length" of the vectors that are added up.
-        against: what the output is compared with, in words.
+        output: the name of the output.
+        shift: the difference that limits and bounds make, as a fraction of the output without them if
+            `relative`, otherwise in the unit of the output. Below 0 the output is too small.
+        half_width: the half-width of the error bar of the shift.
+        relative: whether the shift is a fraction.
+        of: what is shifted: the "value" of the output, or the "length" of the vectors added up.
+        against: a description of what the output is compared with.
 
     Made by `Diagnostics.shifts`.
 

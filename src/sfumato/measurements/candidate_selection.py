@@ -90,20 +90,20 @@ Draw = Callable[[list[Fraction], Words | None], int]
 
 @suggest_arguments
 def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
-    """Select a candidate of high score: go through them in random order, take the first heads.
+    """Select a candidate with a high score: visit them in random order, and take the first heads.
 
     The coin of a candidate comes up heads with probability exactly e^(-(best - score) / (2 scale)).
 
     Args:
-        scale: number greater than 0, in the unit of the scores; epsilon = distance / scale.
-        domain: a `VectorDomain` of known size, of whole numbers, exact numbers or bounded floats: one
-            score for each candidate, the larger the better.
+        scale: a number greater than 0, in the unit of the scores; epsilon = distance / scale.
+        domain: a `VectorDomain` of known size, of whole numbers, exact numbers or bounded floats: one score
+            for each candidate, where larger is better.
     Returns:
         A Measurement from scores to an index, under the largest difference of a score, to pure DP. Its
-        expected error is never above the exponential mechanism's.
+        expected error is never above that of the exponential mechanism.
     Raises:
-        ParameterError: scale is not positive, or domain is another.
-        QueryError: from a call, for another number of scores.
+        ParameterError: scale is not positive, or the domain is not of this kind.
+        QueryError: from a call, for a wrong number of scores.
 
     >>> from sfumato.framework import AtomDomain, VectorDomain
     >>> best = permute_and_flip(2, VectorDomain(AtomDomain(int), size=3))
@@ -121,17 +121,17 @@ def permute_and_flip(scale: Any, domain: Domain) -> Measurement:
 def exponential_mechanism(scale: Any, domain: Domain) -> Measurement:
     """Select a candidate with probability exactly proportional to e^(score / (2 scale)).
 
-    By rejection: candidates are proposed uniformly and accepted with probability
-    e^(-(best - score) / (2 scale)), which takes at most as many proposals as candidates on average.
+    It works by rejection: candidates are proposed uniformly and accepted with probability e^(-(best - score)
+    / (2 scale)). On average this takes at most as many proposals as there are candidates.
 
     Args:
-        scale: number greater than 0, in the unit of the scores; epsilon = distance / scale.
-        domain: as of `permute_and_flip`.
+        scale: a number greater than 0, in the unit of the scores; epsilon = distance / scale.
+        domain: as for `permute_and_flip`.
     Returns:
         A Measurement from scores to an index, under the largest difference of a score, to pure DP.
     Raises:
-        ParameterError: scale is not positive, or domain is another.
-        QueryError: from a call, for another number of scores.
+        ParameterError: scale is not positive, or the domain is not of this kind.
+        QueryError: from a call, for a wrong number of scores.
 
     >>> from sfumato.framework import AtomDomain, VectorDomain
     >>> best = exponential_mechanism("0.5", VectorDomain(AtomDomain(int), size=3))
@@ -197,21 +197,22 @@ _WEIGHT_ERROR = 2.0**-43
 def top_k(
     rate: Number, k: int, size: int, *, measure: PureDP | ZeroConcentratedDP | None = None
 ) -> Measurement:
-    """Select the k top candidates in order: each with chance proportional to e^(rate * score) of the rest.
+    """Select k candidates in order, each with probability proportional to e^(rate * score) among the rest.
 
-    That is the order of the k largest of scores with Gumbel noise of scale 1 / rate.
+    This is the order of the k largest scores after Gumbel noise of scale 1 / rate.
 
     Args:
-        rate: number greater than 0: epsilon of one index where one unit moves scores one way, by 1 at most.
-        k: how many indices, from 1 to `size`.
-        size: how many scores there are, whole numbers.
+        rate: a number greater than 0: the epsilon of one index if one unit moves scores in one direction, by
+            at most 1.
+        k: the number of indices, from 1 to `size`.
+        size: the number of scores, which are whole numbers.
         measure: `PureDP()`, in which the loss is k * rate * distance, or `ZeroConcentratedDP()`, in which it
             is k * (rate * distance)^2 / 8; None for the first.
     Returns:
-        A Measurement from scores to a list of indices. Its metric is the spread of the changes: the largest
-        less the smallest, of which a unit that adds 1 to any number of scores makes 1.
+        A Measurement from scores to a list of indices. Its metric is the spread of the changes, the largest
+        minus the smallest. A unit that adds 1 to any number of scores makes a spread of 1.
     Raises:
-        ParameterError: a parameter is not admissible.
+        ParameterError: a parameter is not valid.
 
     >>> best = top_k(2, 2, 3)
     >>> best([10**6, 0, 2 * 10**6]), best.map(1)
@@ -241,22 +242,22 @@ def top_k(
 
 @suggest_arguments
 def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: str) -> Measurement:
-    """Select the keys of up to k large groups, the candidates, where the keys are no public knowledge.
+    """Select the keys of up to k large groups from the candidates, when the keys are not public.
 
-    Candidates are the largest groups, at most so many. With them competes an end, whose count is `margin`
-    above 1 and the count of the largest group that is no candidate; where it is picked, no more keys are.
+    The candidates are the `candidates` largest groups. An end marker competes with them; its count is
+    `margin` + 1 above that of the largest other group. When the marker is selected, the list of keys ends.
 
     Args:
-        rate: as of `top_k`; a unit adds at most 1 to a group's count, and may be in any number of groups.
-        k: how many keys at most, from 1 to `candidates`.
-        candidates: how many of the largest groups may be picked.
-        margin: whole number, at least 0 (`margin_for` says which).
+        rate: as for `top_k`; a unit adds at most 1 to a group's count, and may be in any number of groups.
+        k: the largest number of keys, from 1 to `candidates`.
+        candidates: the number of largest groups that can be selected.
+        margin: a whole number, at least 0; `margin_for` computes it.
         name: the coordinate of the counts.
     Returns:
         A Measurement from counts by group to a list of keys, to approximate DP. Its map takes a distance
         of at most 1, and gives k * rate and (1 + e^(k * rate)) * candidates * e^(-rate * margin), rounded up.
     Raises:
-        ParameterError: a parameter is not admissible; from `map`, for d_in above 1.
+        ParameterError: a parameter is not valid; from `map`, for d_in above 1.
 
     >>> best = limited_top_k(1, 2, 10, 400, name="units")
     >>> best({"a": {"units": 10**6}, "b": {"units": 1}})

@@ -50,20 +50,20 @@ def k_norm(
     *,
     groups: int | None = None,
 ) -> Measurement:
-    """Add exactly rounded K-norm noise, in the shape of all that one unit adds: hidden by epsilon as a whole.
+    """Add exactly rounded K-norm noise, shaped to protect a unit's whole contribution with one epsilon.
 
     Args:
         epsilon: greater than 0, taken exactly.
         body: what one unit may add to one group, in grid steps, after all rounding.
-        keys: the groups that are shown, each of them, empty or not; public, or chosen privately beforehand.
-        groups: the most groups that a unit is in; None for any number. With None, or with as many as
-            there are keys, one draw serves all groups together; with fewer, each group has noise of its own.
+        keys: the groups to show, even if they are empty; public, or chosen privately beforehand.
+        groups: the most groups of a unit; None for any number. With None, or with as many as there are keys,
+            one draw serves all groups together; with fewer, each group has its own noise.
     Returns:
-        A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in
-        which one unit moves by at most 1; its map is epsilon times the distance.
+        A Measurement of integers by group to pure DP. Its metric is the `KNormDistance` of the body, in which
+        one unit moves by at most 1; its map is epsilon times the distance.
     Raises:
-        ParameterError: epsilon or groups is not greater than 0, body is no ConeBody, there are no keys for
-            noise of all together, or the noise could leave 64-bit integers.
+        ParameterError: epsilon or groups is not greater than 0, body is not a ConeBody, there are no keys for
+            joint noise, or the noise could leave 64-bit integers.
 
     >>> from sfumato.framework import ConeBody
     >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(15)))
@@ -152,17 +152,17 @@ def k_norm_noise(
 
 @suggest_arguments
 def centred_gaussian(multiplier: Number, metric: CentredDistance) -> Measurement:
-    """Add centred Gaussian noise, which has a part in common in all groups.
+    """Add centred Gaussian noise, part of which is common to all groups.
 
     Args:
-        multiplier: how many times the scales of the metric the noise has; greater than 0.
-        metric: the scales of each number's own noise, and of the noise of all units; and the public groups,
-            each of them shown, empty or not.
+        multiplier: the factor, greater than 0, on the scales of the metric.
+        metric: the scales of each number's own noise and of the common noise, and the public groups, all of
+            which are shown, even if empty.
     Returns:
         A Measurement of integers by group to Gaussian DP: mu is the distance / multiplier.
     Raises:
-        ParameterError: multiplier is not above 0; the part of all units is not on the fine grid of the noise,
-            or the noise could leave 64-bit integers.
+        ParameterError: multiplier is not above 0; the common part is not on the fine grid of the noise; or
+            the noise could leave 64-bit integers.
 
     >>> from sfumato.framework import CentredDistance
     >>> from sfumato.framework import ConeBody
@@ -226,14 +226,15 @@ def centred_moved(noise: CentredGaussian, cone: ConeBody, body: Body, groups: in
 
 @suggest_arguments
 def levels_gaussian(multiplier: Number, metric: LevelsDistance) -> Measurement:
-    """Add level noise: Gaussian noise on groups, of which their totals have little.
+    """Add level noise: Gaussian noise on groups that adds little to their totals.
 
     Args:
-        multiplier: how many times the scales of the metric the noise has; greater than 0.
-        metric: the scales, the size of noise at each level, and the groups, each shown, empty or not.
+        multiplier: the factor, greater than 0, on the scales of the metric.
+        metric: the scales, the size of noise at each level, and the groups, all of which are shown, even if
+            empty.
     Returns:
-        A Measurement of integers by group to Gaussian DP, in steps of 2^-16, or larger ones where noise is
-        large: mu is the distance / multiplier.
+        A Measurement of integers by group to Gaussian DP, in steps of 2^-16, or larger ones for large noise:
+        mu is the distance / multiplier.
     Raises:
         ParameterError: multiplier is not above 0, or the noise could leave 64-bit integers.
 
@@ -292,12 +293,12 @@ def on_time_steps(
 
 @suggest_arguments
 def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
-    """Add Gaussian series noise to time steps, of which cumulative totals have little.
+    """Add Gaussian series noise to time steps that adds little to cumulative totals.
 
     Args:
-        multiplier: how many times the scales of the metric the noise has; greater than 0.
-        metric: the scales, the weights of running sums, and the groups of each series in order of time, each
-            of them shown, empty or not.
+        multiplier: the factor, greater than 0, on the scales of the metric.
+        metric: the scales, the weights of running sums, and the groups of each series in order of time, all
+            of which are shown, even if empty.
     Returns:
         A Measurement of integers by group to Gaussian DP, in steps of 2^-16: mu is the distance / multiplier.
     Raises:
@@ -329,12 +330,12 @@ def series_noise(metric: SeriesDistance, multiplier: Fraction) -> SeriesGaussian
 
 @suggest_arguments
 def tree_laplace(multiplier: Number, metric: TreeDistance) -> Measurement:
-    """Add Laplace noise to sums of blocks of time steps, a tree, joined by least squares.
+    """Add Laplace noise to sums over a tree of blocks of time steps, and combine them by least squares.
 
     Args:
-        multiplier: how many times the scales of the metric the noise has; greater than 0.
-        metric: the scales, the blocks, and the groups of each series in order of time, each of them shown,
-            empty or not.
+        multiplier: the factor, greater than 0, on the scales of the metric.
+        metric: the scales, the blocks, and the groups of each series in order of time, all of which are
+            shown, even if empty.
     Returns:
         A Measurement of integers by group to pure DP, in steps of 2^-16: epsilon is distance / multiplier.
     Raises:

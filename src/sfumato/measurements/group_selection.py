@@ -46,11 +46,11 @@ NEVER = np.iinfo(np.int64).min  # the noisy count of a group below the pre-thres
 
 
 class Selected(NamedTuple):
-    """The selected groups, and the noisy numbers of units where the selection rule made them.
+    """The selected groups, with noisy numbers of units if the selection rule makes them.
 
     Args:
-        keep: for each group whether it may be.
-        noisy: int64, in the same order; None of a rule without noisy numbers.
+        keep: for each group, whether it may be shown.
+        noisy: int64, in the same order; None for a rule without noisy numbers.
 
     Made by `TruncatedGeometric.select`, and by the same method of thresholds.
 
@@ -121,12 +121,12 @@ class GroupSelection(Isolated, ABC):
 
 @dataclass(frozen=True, repr=False)
 class TruncatedGeometric(Spelled, GroupSelection):
-    """Select a group of n units with the largest probability that (epsilon, delta)-DP allows.
+    """Select each group with the largest probability that (epsilon, delta)-DP allows for its units.
 
     Args:
-        epsilon: finite number greater than 0, per group.
-        delta: number in (0, 1), per group.
-        pre_threshold: T, the fewest units with which a group may be kept.
+        epsilon: a finite number greater than 0, per group.
+        delta: a number in (0, 1), per group.
+        pre_threshold: T, the smallest number of units of a group that may be kept.
     Raises:
         BudgetError: epsilon or delta is out of range.
         ParameterError: pre_threshold is not a whole number of at least 1.
@@ -183,32 +183,37 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return next(n for n, p in enumerate(self._table) if p >= half) + self.pre_threshold - 1
 
     def probability(self, units: int) -> Fraction:
-        """Return the exact probability with which a group of so many units is selected.
+        """Return the exact probability that a group with this number of units is selected.
 
         Args:
-            units: in the group; at least 0.
+            units: the number of units in the group, at least 0.
+        Returns:
+            A Fraction.
         """
         seen = min(max(units - self.pre_threshold + 1, 0), len(self._table) - 1)
         return Fraction(self._table[seen], 1 << self._bits)
 
     def chance(self, units: int) -> float:
-        """Return the probability with which a group of so many units is selected, as a float.
+        """Return the probability that a group with this number of units is selected, as a float.
 
         Args:
-            units: in the group; at least 0.
+            units: the number of units in the group, at least 0.
+        Returns:
+            A float.
         """
         return float(self.probability(units))
 
     def keep(self, units: ArrayLike, words: Words | None = None) -> Flags:
-        """Toss for the selection of each group, without noisy counts.
+        """Decide at random for each group whether it is selected, without noisy counts.
 
         Args:
-            units: of each group.
-            words: random words.
+            units: the number of units of each group.
+            words: a source of random words.
         Returns:
-            For each group whether it is kept.
+            For each group, whether it is kept.
         Raises:
-            ParameterError: a number of units is no whole number of at least 0, or words is no `Words`.
+            ParameterError: a number of units is not a whole number of at least 0, or words is not a source of
+                random words.
         """
         seen = np.minimum(_seen(units, self.pre_threshold), len(self._table) - 1)
         present, index = np.unique(seen, return_inverse=True)
@@ -216,11 +221,11 @@ class TruncatedGeometric(Spelled, GroupSelection):
         return bernoulli_each([Fraction(self._table[n], scale) for n in present.tolist()], index, words)
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Select groups by tosses; there are no noisy counts."""
+        """Select groups at random, without noisy counts."""
         return Selected(self.keep(units, words), None)
 
     def loss(self, groups: int) -> Loss:
-        """Return the loss of the selection of `groups` groups, each toss (epsilon, delta)-DP."""
+        """Return the loss of selecting among `groups` groups, each (epsilon, delta)-DP."""
         return Loss(approximate=((self.epsilon, self.delta, admissible_count(groups, "groups")),))
 
     @property
@@ -329,10 +334,12 @@ class _Threshold(GroupSelection):
         return -(-max(self.tau, 1) // self.one) + self.pre_threshold - 1
 
     def chance(self, units: int) -> float:
-        """Return about how probable it is that so many units, with noise, reach the threshold.
+        """Return approximately the probability that this number of units, with noise, reaches the threshold.
 
         Args:
-            units: in the group; at least 0.
+            units: the number of units in the group, at least 0.
+        Returns:
+            A float.
         """
         if units < self.pre_threshold:
             return 0.0
@@ -347,7 +354,7 @@ class _Threshold(GroupSelection):
     def noisy(self, units: ArrayLike, words: Words | None = None) -> Units:
         """Return noisy numbers of units for group selection: each plus exactly rounded noise.
 
-        A count that is asked for besides is this one, where the group is kept; it is not paid twice.
+        If a release also requests the count, this is the count of a kept group; it costs nothing more.
 
         Args:
             units: whole numbers of shape (groups,).
@@ -373,10 +380,12 @@ class _Threshold(GroupSelection):
         return total
 
     def keep(self, noisy: Units) -> Flags:
-        """Return which groups reach the threshold of the selection.
+        """Return which groups reach the threshold.
 
         Args:
-            noisy: what `noisy` returned.
+            noisy: the result of `noisy`.
+        Returns:
+            For each group, whether it is kept.
         """
         least = self.tau + self.pre_threshold - 1
         if least > np.iinfo(np.int64).max:
@@ -385,21 +394,21 @@ class _Threshold(GroupSelection):
         return kept
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:
-        """Select the groups whose noisy numbers of units, which are returned too, reach the threshold."""
+        """Select the groups whose noisy number of units reaches the threshold; return these numbers too."""
         noisy = self.noisy(units, words)
         return Selected(self.keep(noisy), noisy)
 
     def loss(self, groups: int) -> Loss:
-        """Return the loss of noisy numbers of units in `groups` groups, and of a lone unit's selection."""
+        """Return the loss of noisy numbers of units in `groups` groups and of a lone unit's selection."""
         return self._noise_loss(admissible_count(groups, "groups")) + self.loss_beside_noise(groups)
 
     def loss_beside_noise(self, groups: int) -> Loss:
-        """Return the loss of selecting a lone unit's group, in `groups` groups.
+        """Return the additional loss of selecting a lone unit's groups, without that of the noise.
 
         Args:
-            groups: the most groups that a unit is in, at least 1.
+            groups: the most groups of a unit, at least 1.
         Returns:
-            The part of `loss` that the noise on numbers of units does not have.
+            The part of `loss` that noise on the numbers of units does not have.
         Raises:
             BudgetError: groups is not a whole number of at least 1.
         """
@@ -415,9 +424,9 @@ class LaplaceThreshold(Spelled, _Threshold):
     """Select the groups whose number of units, with Laplace noise, reaches a threshold.
 
     Args:
-        law: Laplace noise, its scale in units; epsilon per group is 1 / scale.
-        delta_per_group: the most with which a group of one unit is kept, in (0, 1).
-        pre_threshold: T, the fewest units with which a group may be kept.
+        law: Laplace noise with its scale in units; epsilon per group is 1 / scale.
+        delta_per_group: the largest probability of keeping a group of one unit, in (0, 1).
+        pre_threshold: T, the smallest number of units of a group that may be kept.
     Raises:
         BudgetError: delta_per_group is out of range.
         ParameterError: law is not a Laplace law, or pre_threshold is not a whole number of at least 1.
@@ -460,14 +469,14 @@ class GaussianThreshold(Spelled, _Threshold):
     """Select the groups whose number of units, with Gaussian noise, reaches a threshold.
 
     Args:
-        law: Gaussian noise, its sigma in units; mu^2 is groups / sigma^2.
-        delta_per_group: the most with which a group of one unit is kept, in (0, 1).
-        pre_threshold: T, the fewest units with which a group may be kept.
+        law: Gaussian noise with its sigma in units; mu^2 is groups / sigma^2.
+        delta_per_group: the largest probability of keeping a group of one unit, in (0, 1).
+        pre_threshold: T, the smallest number of units of a group that may be kept.
     Raises:
         BudgetError: delta_per_group is out of range.
         ParameterError: law is not a Gaussian law, or pre_threshold is not a whole number of at least 1.
     Source:
-        as `LaplaceThreshold`; Swanberg, Desfontaines and Haney 2023, "DP-SIPS: a simpler, more scalable
+        As for `LaplaceThreshold`; Swanberg, Desfontaines and Haney 2023, "DP-SIPS: a simpler, more scalable
         mechanism for differentially private partition selection", section 2.
 
     >>> from sfumato.noise import Gaussian
@@ -504,12 +513,12 @@ class GaussianThreshold(Spelled, _Threshold):
 class SharedThreshold(GaussianThreshold):
     """Select the groups whose sum of units' shares, with Gaussian noise, reaches a threshold.
 
-    A unit in t groups adds 1/sqrt(t) to each of them, so 1 in the L2 norm to all.
+    A unit in t groups adds 1/sqrt(t) to each of them, so 1 to all in the L2 norm.
 
     Args:
-        law: Gaussian noise, its sigma in steps of 2^-20 of a unit.
-        delta_per_group: the most with which any group is shown that has one unit alone, in (0, 1).
-        pre_threshold: 1.
+        law: Gaussian noise with its sigma in steps of 2^-20 of a unit.
+        delta_per_group: the largest probability of showing any group that has only one unit, in (0, 1).
+        pre_threshold: always 1.
         groups: the most groups of a unit that count, at least 1.
     Raises:
         BudgetError: delta_per_group is out of range.
@@ -536,9 +545,10 @@ class SharedThreshold(GaussianThreshold):
 
     @cached_property
     def tau(self) -> int:
-        """The selection threshold: the smallest one that delta allows for every number of groups of a unit.
+        """The selection threshold: the smallest that delta allows for every number of groups of a unit.
 
-        From each power of two to the next it is for the share of the power, and the number before the next.
+        From each power of two to the next, it is computed for the share of the power and the last number
+        before the next.
         """
         found = []
         for i in range(self.groups.bit_length()):
@@ -547,7 +557,7 @@ class SharedThreshold(GaussianThreshold):
         return max(found)
 
     def loss_beside_noise(self, groups: int) -> Loss:
-        """Return the loss of selecting groups of a lone unit, however many they are."""
+        """Return the additional loss of selecting a lone unit's groups, however many they are."""
         return super().loss_beside_noise(1)
 
     def _noise_loss(self, groups: int) -> Loss:
@@ -618,17 +628,17 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     """Select the groups that may be shown, by their noisy numbers of units.
 
     Args:
-        rule: `TruncatedGeometric`, `LaplaceThreshold` or `GaussianThreshold`; or `SharedThreshold`, of which
-            the numbers are sums of units' parts.
-        groups: the most groups that a unit is in, at least 1: what `bound_groups` or `share_groups` enforced.
+        rule: `TruncatedGeometric`, `LaplaceThreshold` or `GaussianThreshold`; or `SharedThreshold`, for which
+            the numbers are sums of units' shares.
+        groups: the most groups of a unit, at least 1, as enforced by `bound_groups` or `share_groups`.
     Returns:
-        A Measurement from contributions to a dict: the keys that may be shown, in an order of their
-        own and by names that are functions of their values (1 for True and 1.0, one NaN), each with its
-        noisy number of units (None where the rule makes none). Its map takes one
-        unit added or removed, and gives the rule's `loss(groups)`.
+        A Measurement from contributions to a dict: the keys that may be shown, each with its noisy number of
+        units (None if the rule makes none). The order of the keys and their names are functions of their
+        values (1 for True and 1.0, one NaN). Its map takes one unit added or removed, and gives the rule's
+        `loss(groups)`.
     Raises:
-        ParameterError: rule is none of these, or groups is not a whole number of at least 1, or above that
-            of a `SharedThreshold`; from `map`, for d_in above 1.
+        ParameterError: rule is not one of these, or groups is not a whole number of at least 1 or is above
+            that of a `SharedThreshold`; from `map`, for d_in above 1.
 
     >>> from sfumato.measurements import LaplaceThreshold
     >>> from sfumato.noise import Laplace
@@ -639,7 +649,7 @@ def select_groups(rule: GroupSelection, groups: int) -> Measurement:
     (['often'], 2.0)
 
     Source:
-        that of the rule. Proof: docs/proofs/select_groups.md.
+        That of the rule. Proof: docs/proofs/select_groups.md.
     """
     if not isinstance(rule, GroupSelection):
         raise ParameterError("rule", rule, "a TruncatedGeometric, LaplaceThreshold or GaussianThreshold")

@@ -204,22 +204,23 @@ class IndependentNoise(Spelled):
 
 @suggest_arguments
 def laplace(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Measurement:
-    """Add independent discrete Laplace noise: z steps with a probability proportional to e^(-|z| / scale).
+    """Add independent discrete Laplace noise: z steps with probability proportional to e^(-|z| / scale).
 
     Args:
-        scale: number greater than 0, in the unit of the values; for integers by group a sequence with
-            one for each coordinate, in grid steps.
+        scale: a number greater than 0, in the unit of the values; for integers by group, a sequence with one
+            for each coordinate, in grid steps.
         domain: single numbers (int, Fraction, or float with two bounds), a `VectorDomain` of them, or
-            `GroupedIntegers`. Numbers that are not whole are put on a grid of about 2^-30 scales first.
-        keys: the groups of integers by group that are shown, each of them, empty or not; public, or
-            chosen privately beforehand: which groups hold anybody would itself tell of people.
+            `GroupedIntegers`. Numbers that are not whole are first put on a grid of about 2^-30 scales.
+        keys: for integers by group, the groups to show, even if they are empty. They are public or chosen
+            privately beforehand, because the set of groups with people in them would itself reveal something
+            about people.
     Returns:
-        A Measurement to pure DP. Whole numbers: epsilon is the distance / scale. Others: the distance
-        after rounding to the grid / scale. Metric: absolute distance, L1 distance of vectors, or L1
+        A Measurement to pure DP. For whole numbers epsilon is the distance / scale; for others, the distance
+        after rounding to the grid / scale. The metric is absolute distance, L1 distance of vectors, or L1
         distance with these scales.
     Raises:
-        ParameterError: a scale is not positive, or there is not one for each coordinate; the domain
-            is another, or a vector of unknown size that is not of whole numbers.
+        ParameterError: a scale is not positive, or there is not one for each coordinate; or the domain is not
+            of this kind, or is vectors of unknown size that are not whole numbers.
 
     >>> from sfumato.framework import GroupedIntegers
     >>> laplace(2).map(1), laplace([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)
@@ -236,15 +237,14 @@ def gaussian(scale: Any, domain: Domain = INTEGERS, *, keys: Keys = None) -> Mea
     """Add exactly rounded, independent Gaussian noise.
 
     Args:
-        scale: the standard deviation, a number greater than 0, in the unit of the values; for integers
-            by group a sequence with one for each coordinate, in grid steps.
-        domain, keys: as of `laplace`.
+        scale: the standard deviation, a number greater than 0, in the unit of the values; for integers by
+            group, a sequence with one for each coordinate, in grid steps.
+        domain, keys: as for `laplace`.
     Returns:
-        A Measurement to Gaussian DP. mu is the distance / scale, after rounding to the grid where
-        numbers are not whole. Metric: absolute distance, L2 distance of vectors, or L2 distance with
-        these scales.
+        A Measurement to Gaussian DP. mu is the distance / scale, after rounding to the grid if numbers are
+        not whole. The metric is absolute distance, L2 distance of vectors, or L2 distance with these scales.
     Raises:
-        ParameterError: as `laplace`.
+        ParameterError: as for `laplace`.
 
     >>> from sfumato.framework import GroupedIntegers
     >>> gaussian(2).map(1), gaussian([Fraction(2)], GroupedIntegers(("units",)), keys=["a"]).map(1)

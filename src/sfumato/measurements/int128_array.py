@@ -52,8 +52,8 @@ def arrow_column(values: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.ui
 class Int128Array:
     """An array of two's-complement 128-bit integers, as high and low words.
 
-    Noise is added here, in integers, before anything is turned into a float: what leaves is a
-    function of statistic plus noise and of nothing else.
+    Noise is added here, in integers, before anything becomes a float: results are a function of statistic
+    plus noise and of nothing else.
 
     >>> import numpy as np
     >>> import pyarrow as pa
@@ -96,7 +96,7 @@ class Int128Array:
         """Return the 128-bit array of 64-bit integers.
 
         Args:
-            values: of int64.
+            values: an int64 array.
         Returns:
             The same integers.
         """
@@ -104,10 +104,10 @@ class Int128Array:
 
     @classmethod
     def from_integers(cls, values: Sequence[int]) -> Int128Array:
-        """Return the 128-bit array of Python's integers, of at most 128 bits with their signs.
+        """Return the 128-bit array of Python integers of at most 128 bits, including the sign.
 
         Args:
-            values: Python's integers.
+            values: Python integers.
         Returns:
             The same integers.
         """
@@ -115,10 +115,10 @@ class Int128Array:
         return cls(np.array(high, np.int64), np.array(low, np.uint64))
 
     def to_arrow(self) -> pa.Array:
-        """Return the 128-bit array as Arrow decimal128(38, 0), which holds what is below 10^38.
+        """Return the array as Arrow decimal128(38, 0), which holds integers below 10^38.
 
         Returns:
-            An Arrow array of them.
+            An Arrow array.
         """
         words = np.stack([self.low, self.high.view(np.uint64)], axis=1)
         return pa.Array.from_buffers(pa.decimal128(38, 0), len(self), [None, pa.py_buffer(words)])
@@ -133,10 +133,12 @@ class Int128Array:
         return Int128Array(self.high + (noise >> 63) + carry, low)
 
     def cumulated(self, order: NDArray[np.int64]) -> Int128Array:
-        """Return for each integer of the 128-bit array the total of those up to it.
+        """Return the running totals: for each integer, the total of those up to it.
 
         Args:
-            order: rows of places, each of which is added up by itself; no place twice.
+            order: rows of positions, each of which is added up separately; no position occurs twice.
+        Returns:
+            The running totals.
         """
         values = [(h << 64) + low for h, low in zip(self.high.tolist(), self.low.tolist(), strict=True)]
         for places in order.tolist():
@@ -145,11 +147,13 @@ class Int128Array:
         return self.from_integers(values)
 
     def added_up(self, codes: NDArray[np.int64], count: int) -> Int128Array:
-        """Return totals of the 128-bit array; the code of each integer says of which it is part.
+        """Return totals of the array by code.
 
         Args:
-            codes: of each number the place of its total, from 0.
-            count: how many totals there are.
+            codes: for each integer, the position of its total, from 0.
+            count: the number of totals.
+        Returns:
+            The totals.
         """
         if count == len(self):
             order = np.empty(count, np.int64)
@@ -161,10 +165,12 @@ class Int128Array:
         return self.from_integers(found)
 
     def finer(self, bits: int) -> Int128Array:
-        """Return the 128-bit array's numbers in steps of 2^-bits, from 0 to 63.
+        """Return the array's numbers in steps of 2^-bits.
 
         Args:
-            bits: from 0 to 63.
+            bits: a whole number from 0 to 63.
+        Returns:
+            The numbers, each multiplied by 2^bits.
         """
         if not bits:
             return self
@@ -172,10 +178,12 @@ class Int128Array:
         return Int128Array(high, self.low << np.uint64(bits))
 
     def scaled(self, step: Fraction) -> NDArray[np.float64]:
-        """Return the 128-bit array times a power of two, as float64.
+        """Return the array multiplied by a power of two, as float64.
 
         Args:
             step: a power of two.
+        Returns:
+            A float64 array.
         """
         narrow = self.high == (self.low.view(np.int64) >> 63)
         wide = self.high.astype(np.float64) * 2.0**64 + self.low.astype(np.float64)

@@ -29,19 +29,20 @@ NOTHING = (Fraction(0), Fraction(0))
 def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Measurement:
     """Convert the loss of a measurement to another privacy measure.
 
-    From pure DP to all others but Gaussian DP; from Gaussian DP to zCDP, `PrivacyLoss` and approximate DP;
-    from approximate DP to `PrivacyLoss`; from zCDP and from `PrivacyLoss` to approximate DP.
+    It converts from pure DP to all others but Gaussian DP; from Gaussian DP to zCDP, `PrivacyLoss` and
+    approximate DP; from approximate DP to `PrivacyLoss`; and from zCDP and `PrivacyLoss` to approximate DP.
 
     Args:
-        measurement: what is released.
-        measure: the measure that is wanted.
-        delta: number in (0, 1), to approximate DP from Gaussian DP, zCDP and `PrivacyLoss`; else None.
+        measurement: the measurement.
+        measure: the target measure.
+        delta: a number in (0, 1), for conversions to approximate DP from Gaussian DP, zCDP and `PrivacyLoss`;
+            otherwise None.
     Returns:
-        The same Measurement with a map in the wanted measure.
+        The same Measurement with a map to the target measure.
     Raises:
         QueryError: there is no such conversion.
-        BudgetError: delta is not in (0, 1); from `map`, where a `PrivacyLoss` does not reach it.
-        ParameterError: delta is missing, or given where it plays no part.
+        BudgetError: delta is not in (0, 1); from `map`, if a `PrivacyLoss` does not reach it.
+        ParameterError: delta is missing, or given where it has no effect.
 
     >>> from sfumato.framework import ApproximateDP, ZeroConcentratedDP
     >>> from sfumato.measurements import gaussian, laplace
@@ -52,10 +53,10 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
     ('1.061', Fraction(1, 1000000))
 
     Source:
-        pure to zCDP: Bun and Steinke 2016, "Concentrated differential privacy", proposition 1.4. Gaussian DP
-        to approximate: Balle and Wang 2018, theorem 8. zCDP to approximate: Canonne, Kamath and Steinke
-        2020, "The discrete Gaussian for differential privacy", proposition 12.
-        Proof: docs/proofs/convert.md.
+        Pure DP to zCDP: Bun and Steinke 2016, "Concentrated differential privacy", proposition 1.4. Gaussian
+        DP to approximate DP: Balle and Wang 2018, theorem 8. zCDP to approximate DP: Canonne, Kamath and
+        Steinke 2020, "The discrete Gaussian for differential privacy", proposition 12. Proof:
+        docs/proofs/convert.md.
     """
     pair = (type(measurement.output_measure), type(measure))
     if pair in WITHOUT_DELTA:

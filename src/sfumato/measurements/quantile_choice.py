@@ -275,15 +275,15 @@ _WORD = 1 << 60
 
 @dataclass(frozen=True, repr=False)
 class Target(Spelled):
-    """A target of quantile choice: the place where counts reach a share of all, plus a fixed number.
+    """A target of quantile choice: the position where counts reach a share of the total plus a shift.
 
     Args:
         rank: the share, from 0 to 1, taken exactly.
-        shift: in steps; may be negative.
-        spread: in steps, at least 0: all places within so many on either side are equally near. Where other
-            targets are looked for with it, a wide one leaves them nearly as near as they are alone.
-        within: whether what is looked for is never below 0, nor above all counts. A count more then makes
-            distances larger by all of itself, in place of the larger of the share and the rest.
+        shift: a fixed number of steps, which may be negative.
+        spread: a number of steps, at least 0: all positions within this distance are equally near. If other
+            targets are searched with it, a wide spread leaves them nearly as accurate as alone.
+        within: whether the target is never below 0 nor above the total. One more count then increases
+            distances by all of itself, instead of the larger of the share and the rest.
     Raises:
         ParameterError: a number is not finite, rank is not from 0 to 1, or spread is negative.
     Source:
@@ -308,7 +308,7 @@ class Target(Spelled):
 
     @property
     def moves(self) -> tuple[Fraction, Fraction]:
-        """The most that one more count takes off a place's distance to the quantile target, and adds."""
+        """The largest decrease and increase of a position's distance to the target by one more count."""
         most = max(self.rank, 1 - self.rank)
         return most, Fraction(1) if self.within else most
 
@@ -317,26 +317,26 @@ class Target(Spelled):
 def joint_quantiles(
     scale: Number, lattice: Lattice, targets: Sequence[Target], *, name: str, keys: Iterable[Hashable]
 ) -> Measurement:
-    """Choose quantiles, a place for each target with one draw: near where the counts reach it.
+    """Choose a position for each quantile target with one draw, near where the counts reach it.
 
-    A place is as far from a target as counts are: the target less the count at and before it, or the
-    count before it less the target, or 0 between the two, each less the target's spread. Places are chosen
-    with a probability proportional to e^(-d / scale) times their weights, where d is the largest of their
-    distances. Round numbers weigh more than others (`BaseMeasure`).
+    The distance of a position from a target is measured in counts: the target minus the count at and before
+    it, or the count before it minus the target, or 0 between the two, each minus the target's spread.
+    Positions are chosen with probability proportional to e^(-d / scale) times their weights, where d is the
+    largest of their distances. Round numbers weigh more than others (`BaseMeasure`).
 
     Args:
-        scale: number greater than 0, in steps.
-        lattice: the places.
-        targets: at least one, at most 64.
-        name: the coordinate of the counts, as of `Leaves`.
-        keys: the groups to show, public or chosen privately; each gets a choice of its own.
+        scale: a number greater than 0, in steps.
+        lattice: the possible positions.
+        targets: from 1 to 64 targets.
+        name: the coordinate of the counts, as in `Leaves`.
+        keys: the groups to show, public or chosen privately; each gets its own choice.
     Returns:
-        A Measurement of integers by group to pure DP: for each key the places, in the order of the targets.
-        Its metric is the L1 distance of the counts; its map is 2 max(rank, 1 - rank) distance / scale, for
-        the rank with which that is largest; (1 + max(rank, 1 - rank)) distance / scale where a target is
-        `within`. However many targets there are, they cost no more.
+        A Measurement of integers by group to pure DP: for each key the positions, in the order of the
+        targets. Its metric is the L1 distance of the counts. Its map is 2 max(rank, 1 - rank) distance /
+        scale, for the rank with which that is largest, or (1 + max(rank, 1 - rank)) distance / scale for a
+        target that is `within`. The number of targets does not add to the cost.
     Raises:
-        ParameterError: a parameter is not admissible; the error names it.
+        ParameterError: a parameter is not valid; the error names it.
 
     >>> from sfumato.transformations import Lattice
     >>> lattice = Lattice(0.0, 30.0, whole=True)

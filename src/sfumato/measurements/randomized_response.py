@@ -20,17 +20,17 @@ LARGEST = 4096  # beyond it a lie, of probability below e^-4096, is as good as n
 
 @suggest_arguments
 def randomized_response(members: Sequence[Hashable], epsilon: object) -> Measurement:
-    """Report the true answer with a certain probability, and each other one with the same smaller one.
+    """Report the true answer with some probability, and each other answer with an equal smaller one.
 
     Args:
         members: the k >= 2 possible answers, all different.
-        epsilon: finite number greater than 0.
+        epsilon: a finite number greater than 0.
     Returns:
-        A Measurement from one answer to one answer, under discrete distance, to pure DP. Its map gives
-        ln of the exact ratio of the two probabilities, rounded up: at most epsilon.
+        A Measurement from one answer to one answer, under discrete distance, to pure DP. Its map gives ln of
+        the exact ratio of the two probabilities, rounded up: at most epsilon.
     Raises:
-        ParameterError: members are not at least two different values; from a call, for an answer that is
-            none of them.
+        ParameterError: members are not at least two different values; from a call, the answer is not one of
+            them.
         BudgetError: epsilon is not a finite number greater than 0.
 
     >>> respond = randomized_response(("yes", "no"), epsilon=1)
@@ -68,16 +68,15 @@ def respond(answer: Any, domain: CategoryDomain, ratio: Fraction, words: Words |
 def estimate_shares(
     responses: Iterable[Hashable], members: Sequence[Hashable], epsilon: object
 ) -> dict[Hashable, Fraction]:
-    """Estimate from randomized responses, without bias, how large a share of respondents holds each answer.
+    """Estimate without bias, from randomized responses, the share of respondents with each answer.
 
     Args:
-        responses: at least one, each drawn by `randomized_response(members, epsilon)`.
-        members, epsilon: as there.
+        responses: at least one response, each drawn by `randomized_response(members, epsilon)`.
+        members, epsilon: as for `randomized_response`.
     Returns:
-        A share for each member. Shares sum to 1; one may be below 0 or above 1, which clamping would
-        mend at the price of bias.
+        A share for each member. Shares sum to 1. One may be below 0 or above 1; clamping it would add bias.
     Raises:
-        ParameterError: there is no response, or one that is none of the members.
+        ParameterError: there is no response, or a response is not one of the members.
         BudgetError: epsilon is not a finite number greater than 0.
 
     >>> shares = estimate_shares(["yes"] * 6 + ["no"] * 4, ("yes", "no"), epsilon=1)
@@ -85,7 +84,7 @@ def estimate_shares(
     (0.716, Fraction(1, 1))
 
     Source:
-        a member of share s is reported with probability q + s (p - q), where p and q are the probabilities
+        A member with share s is reported with probability q + s (p - q), where p and q are the probabilities
         of the truth and of each other answer; this is solved for s. Kairouz et al. 2016, section 4.
     """
     domain = CategoryDomain(tuple(members))

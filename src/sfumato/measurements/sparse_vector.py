@@ -20,19 +20,19 @@ LARGEST_SCALE = 2**40
 
 
 class AboveThreshold(Isolated, Owned):
-    """Answer whether values are above a threshold, by sparse vector, until `positives` of them were.
+    """Answer whether values are above a threshold, by sparse vector, up to `positives` positive answers.
 
-    All answers together are epsilon-DP, epsilon = distance / scale, where two inputs are as far apart as
-    the most that any of the values differs. The next value may depend on earlier answers.
-    It answers in the process that made it alone; there are no copies.
+    All answers together are epsilon-DP with epsilon = distance / scale, where the distance of two inputs is
+    the largest difference of any value. The next value may depend on earlier answers. It answers only in the
+    process that made it and cannot be copied.
 
     Args:
-        scale: number greater than 0, in the unit of the values.
-        threshold: whole number, chosen without looking at the data.
-        positives: after how many positive answers nothing more is answered, at least 1.
-        words: source of random words; None for each thread's secure words.
+        scale: a number greater than 0, in the unit of the values.
+        threshold: a whole number, chosen without looking at the data.
+        positives: the number of positive answers after which it stops, at least 1.
+        words: a source of random words; None for each thread's secure source.
     Raises:
-        ParameterError: a parameter is not admissible; the error names it.
+        ParameterError: a parameter is not valid; the error names it.
 
     >>> above = AboveThreshold(scale=2, threshold=1000, positives=1)
     >>> above.ask(-10**6), above.ask(10**6), above.left
@@ -61,20 +61,20 @@ class AboveThreshold(Isolated, Owned):
 
     @property
     def left(self) -> int:
-        """The number of positive answers that the sparse vector technique may still give."""
+        """The number of positive answers that are left."""
         return self._left
 
     def ask(self, value: int) -> bool:
-        """Return whether a value with noise reaches the noisy threshold, by sparse vector.
+        """Return whether a value with noise reaches the noisy threshold.
 
         Args:
-            value: whole number.
+            value: a whole number.
         Returns:
-            True where it reaches it.
+            True if it does.
         Raises:
-            BudgetError: all positive answers are given, or this is another process than that which made it.
+            BudgetError: all positive answers are used up, or this is not the process that made it.
             ParameterError: value is not a whole number.
-            RefusalError: it is asked in the middle of another question, as by a handler of a signal.
+            RefusalError: it is called in the middle of another query, as from a signal handler.
         """
         self._check_home()
         exact = _whole(value, "value", shown=type(value).__name__)
@@ -95,21 +95,21 @@ def above_threshold(scale: Any, threshold: int, positives: int = 1) -> Measureme
     """Report which values of a vector are above a threshold, up to the `positives`-th that is.
 
     Args:
-        scale: number greater than 0, in the unit of the values; epsilon = distance / scale.
-        threshold: whole number, chosen without looking at the data.
-        positives: how many values may be said to be above, at least 1.
+        scale: a number greater than 0, in the unit of the values; epsilon = distance / scale.
+        threshold: a whole number, chosen without looking at the data.
+        positives: the largest number of values to report as above, at least 1.
     Returns:
         A Measurement from vectors of whole numbers, under the largest difference of an entry, to pure DP.
         It gives a list of bools, one for each value up to the `positives`-th True.
     Raises:
-        ParameterError: a parameter is not admissible; the error names it.
+        ParameterError: a parameter is not valid; the error names it.
 
     >>> above = above_threshold(scale=2, threshold=1000)
     >>> above([-10**6, 10**6, 5]), above.map(1)
     ([False, True], Fraction(1, 2))
 
     Source:
-        as `AboveThreshold`. Proof: docs/proofs/above_threshold.md.
+        As for `AboveThreshold`. Proof: docs/proofs/above_threshold.md.
     """
     width = positive(scale, "scale")
     threshold = _whole(threshold, "threshold", shown=threshold)

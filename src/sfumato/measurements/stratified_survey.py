@@ -357,17 +357,17 @@ _MAX = 20  # strata that are shown
 
 @dataclass(frozen=True, repr=False)
 class StratifiedProportion(Isolated, ResultTable):
-    """A private proportion of a stratified population, by a survey; all of it is safe to publish.
+    """A private proportion of a stratified population, from a survey; everything in it is safe to publish.
 
     Made by `stratified_proportion`.
 
     Args:
-        strata: what the strata are called.
-        design: how many were asked in each, and how many there are.
-        counts: the noisy number of yes-answers in each.
-        law: the noise on each count, before it was rounded to a whole number.
+        strata: the names of the strata.
+        design: the number of people asked in each stratum and the number that it has.
+        counts: the noisy number of yes-answers in each stratum.
+        law: the distribution of the noise on each count, before rounding to a whole number.
         spent: (epsilon, delta).
-        description: what was drawn, as the certificate reads it (docs/certificate.md).
+        description: the noise drawn, as the certificate reads it (docs/certificate.md).
 
     >>> import sfumato as sf
     >>> people = {"town": ["Bonn"] * 1200 + ["Ulm"] * 600, "bike": [True, True, True, False] * 450}
@@ -403,11 +403,11 @@ class StratifiedProportion(Isolated, ResultTable):
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the survey's proportion: of the sample and of the noise."""
+        """The standard error of the proportion, from the sample and the noise."""
         return math.sqrt(self._estimate[1])
 
     def interval(self, confidence: Number = 0.95) -> tuple[float, float]:
-        """Return the survey's confidence interval of the population's share of yes.
+        """Return the confidence interval of the population's share of yes.
 
         Args:
             confidence: between 0 and 1.
@@ -422,11 +422,13 @@ class StratifiedProportion(Isolated, ResultTable):
     def to_arrow(self, confidence: Number = 0.95) -> Any:
         """Return an Arrow table of the survey with a row for each stratum.
 
-        Its columns: stratum, population, asked, yes (noisy), proportion, low, high. Each stratum's
-        interval has the confidence on its own, not together with the others.
+        The columns are stratum, population, asked, yes (noisy), proportion, low and high. The confidence
+        holds for each stratum's interval alone, not for all of them together.
 
         Args:
-            confidence: of the intervals, in (0, 1).
+            confidence: the confidence of the intervals, in (0, 1).
+        Returns:
+            An Arrow table.
         Raises:
             ParameterError: confidence is not in (0, 1).
         """
@@ -447,7 +449,7 @@ class StratifiedProportion(Isolated, ResultTable):
         return pa.Table.from_pylist(rows)
 
     def explain(self) -> str:
-        """Explain the survey: what was done, what is protected and what is taken as public.
+        """Explain the survey: the method, what is protected, and what counts as public.
 
         Returns:
             Text of several lines.
@@ -522,28 +524,28 @@ def stratified_proportion(
 ) -> StratifiedProportion:
     """Estimate the share of yes in a population from a stratified survey, privately.
 
-    Protected is each respondent's answer: neighbours are samples of the same respondents in which one
-    answer differs. Who was asked, in which stratum, and the populations are taken as public.
+    It protects each respondent's answer: neighbours are samples of the same respondents in which one answer
+    differs. The respondents, their strata and the population sizes count as public.
 
     Args:
-        table: a row for each respondent: an Arrow table, a pandas or Polars data frame, a mapping of
-            columns, or a list of mappings. A respondent with two rows is protected as two.
-        stratum: name of the column that says in which stratum a respondent is.
-        answer: name of the column with the answer.
-        population: how many there are in each stratum that was sampled.
-        epsilon: greater than 0: how much an answer may show.
+        table: a row for each respondent: an Arrow table, a pandas or Polars data frame, a mapping of columns,
+            or a list of mappings. A respondent with two rows is protected as two.
+        stratum: the name of the column with each respondent's stratum.
+        answer: the name of the column with the answer.
+        population: the number of people in each sampled stratum.
+        epsilon: the privacy budget of an answer, greater than 0.
         delta: for Gaussian noise, greater than 0 and less than 1; not for Laplace noise.
         noise: "laplace" or "gaussian".
-        yes: the value that counts as yes; not needed where the column is declared boolean. All else, and
-            NULL, counts as no.
+        yes: the value that counts as yes; not needed for a boolean column. All other values, and NULL, count
+            as no.
     Returns:
         A `StratifiedProportion`: proportion, standard_error, interval(confidence), to_arrow(), explain().
     Raises:
-        ParameterError, QueryError: an option out of range; a stratum that is missing on one side, has
-            fewer than two respondents, or more than its population. Never because of an answer.
+        ParameterError, QueryError: an option is out of range; or a stratum is missing on one side, has fewer
+            than two respondents, or has more than its population. Never because of an answer.
         BudgetError: epsilon or delta is out of range.
-        EngineError: the table is of an unknown kind, or its columns differ in length.
-        RefusalError: the certificate is refused, which is a mistake in sfumato.
+        EngineError: the type of the table is unknown, or its columns differ in length.
+        RefusalError: the certificate is refused, which is a bug in sfumato.
 
     >>> import sfumato as sf
     >>> sample = {"school": ["E"] * 400 + ["H"] * 200, "award": [True, False] * 300}

@@ -46,7 +46,7 @@ class TopMeasurement(Spelled):
         each: the epsilon of one choice.
         zcdp: the epsilon at which zCDP composition states the loss; None for pure DP.
         law: the distribution of the noise on the numbers, in steps; None without numbers.
-        margin: how far above the groups that are not candidates the end of the list lies; None for public
+        margin: the distance of the end marker above the groups that are not candidates; None for public
             groups.
     """
 

@@ -40,14 +40,13 @@ def bound_groups(
 
     Args:
         groups: the limit, at least 1.
-        order: (unit, key) to a sortable value; of each unit the smallest keys are kept, and of keys that are
-            equal in it the smaller ones. An engine passes an order that is salted afresh in each release.
-            The stability holds for every order, because each unit is judged by its own rows alone.
-        domain: the rows, with their columns as far as they matter.
+        order: a function from (unit, key) to a sortable value. Each unit keeps the keys with the smallest
+            values; ties keep the smaller keys. An engine passes an order with a fresh salt for each release.
+            The stability holds for every order, because only a unit's own rows decide about it.
+        domain: the rows, with the columns that this needs.
     Returns:
-        A Transformation from rows to, per group, one list of values for each unit in it.
-        Its map is the identity: a unit added or removed is one unit added or removed, in at
-        most `groups` groups.
+        A Transformation from rows to one list of values for each unit in each group. Its map is the identity:
+        a unit added or removed is one unit added or removed, in at most `groups` groups.
     Raises:
         ParameterError: groups is not a whole number of at least 1.
 
@@ -81,20 +80,21 @@ def bound_groups(
 
 @suggest_arguments
 def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROWS) -> Transformation:
-    """Bound contributions by scaling: a unit in more than `groups` groups counts in part in each.
+    """Bound contributions by scaling: a unit in more than `groups` groups contributes a fraction to each.
 
     Rows without a unit are dropped.
 
-    A unit in j of the groups counts as `groups`/j of one in each, where `bound_groups` keeps a random choice
-    of them: what it adds is the mean over all choices, without the noise of one.
+    A unit in j of the groups contributes `groups`/j of its contribution to each, where `bound_groups` keeps a
+    random choice of groups. The scaled contribution is the mean over all choices, without the noise of a
+    single one.
 
     Args:
         groups: the limit, at least 1.
-        keys: the groups, which are public. Rows of others are dropped.
-        domain: the rows, with their columns as far as they matter.
+        keys: the groups, which are public. Rows of other groups are dropped.
+        domain: the rows, with the columns that this needs.
     Returns:
-        A Transformation from rows to, per group, a `Part` for each unit in it. Its map is the identity: a
-        unit added or removed is one unit added or removed, with parts that come to at most `groups` whole.
+        A Transformation from rows to a `Part` for each unit in each group. Its map is the identity: a unit
+        added or removed is one unit added or removed, with fractions that sum to at most `groups`.
     Raises:
         ParameterError: groups is not a whole number of at least 1.
 
@@ -135,17 +135,17 @@ def share_groups(
     order: Callable[[Hashable, Hashable], Any] = lambda unit, key: digest((unit, key)),
     domain: RowsDomain = ROWS,
 ) -> Transformation:
-    """Bound contributions by sharing: a unit in t groups counts as 1/sqrt(t) in each, so 1 in the L2 norm.
+    """Bound contributions by sharing: a unit in t groups contributes 1/sqrt(t) to each, so 1 in the L2 norm.
 
     Rows without a unit are dropped.
 
     Args:
         groups: the most groups of a unit that count, at least 1.
-        order: which those are, as of `bound_groups`.
-        domain: the rows, with their columns as far as they matter.
+        order: the order that selects these groups, as for `bound_groups`.
+        domain: the rows, with the columns that this needs.
     Returns:
-        A Transformation from rows to, per group, a `Part` for each unit in it. Its map is the identity: a
-        unit added or removed is one unit added or removed, with parts whose squares come to at most 1.
+        A Transformation from rows to a `Part` for each unit in each group. Its map is the identity: a unit
+        added or removed is one unit added or removed, with fractions whose squares sum to at most 1.
     Raises:
         ParameterError: groups is not a whole number of at least 1.
 
@@ -187,22 +187,23 @@ def bound_total_rows(
     order: Callable[[Hashable, Hashable, Values, int], Any] = lambda *row: digest(row),
     domain: RowsDomain = ROWS,
 ) -> Transformation:
-    """Bound contributions: keep at most `rows` rows of each unit in all groups together.
+    """Bound contributions: keep at most `rows` rows of each unit over all groups together.
 
     Rows without a unit are dropped.
 
     Args:
         rows: the limit, at least 1.
-        keys: the groups, where they are public: rows of others are dropped before any is chosen. Without
-            them any group may be there.
-        order: (unit, key, values, i) to a sortable value, where i tells rows of a unit apart that are equal
-            in the rest: 0, 1, ... The smallest are kept, and of rows that are equal in it the smaller ones.
-            Where it is a random number for each, all rows of a unit are equally likely to be kept.
-        domain: the rows, with their columns as far as they matter.
+        keys: the groups, if they are public: rows of other groups are dropped before rows are chosen. Without
+            keys, any group is possible.
+        order: a function from (unit, key, values, i) to a sortable value, where i = 0, 1, ... distinguishes
+            rows of a unit that are otherwise equal. The rows with the smallest values are kept; ties keep the
+            smaller rows. If the value is random for each row, all rows of a unit are equally likely to be
+            kept.
+        domain: the rows, with the columns that this needs.
     Returns:
-        A Transformation from rows to, per group, one list of values for each unit in it. Its map is the
-        identity: a unit added or removed is one unit added or removed, with at most `rows` rows, and so in at
-        most as many groups.
+        A Transformation from rows to one list of values for each unit in each group. Its map is the identity:
+        a unit added or removed is one unit added or removed, with at most `rows` rows and therefore in at
+        most that many groups.
     Raises:
         ParameterError: rows is not a whole number of at least 1.
 
@@ -211,7 +212,7 @@ def bound_total_rows(
     {'a': [[{'x': 3}]], 'b': [[{'x': 4}], [{'x': 7}]]}
 
     Source:
-        as `bound_groups`; ZetaSQL's max_rows_contributed. Proof: docs/proofs/bound_total_rows.md.
+        As for `bound_groups`; ZetaSQL's max_rows_contributed. Proof: docs/proofs/bound_total_rows.md.
     """
     rows = positive_int(rows, "rows")
     shown = None if keys is None else frozenset(map(group_key, keys))
@@ -278,14 +279,15 @@ def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, li
 def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_bytes) -> Transformation:
     """Bound contributions: keep at most `rows` rows of each unit in each group.
 
-    The engine's statistics scale a unit's rows down instead, which loses less; this is for functions of
+    The engine's statistics scale a unit's rows down instead, which loses less. Use this for functions of
     whole rows.
 
     Args:
         rows: the limit, at least 1.
         groups: the limit that `bound_groups` enforced.
-        order: a row's values to a sortable value; the smallest are kept, and of rows that are equal in it the
-            smaller ones. It may be salted afresh in each release, but must not depend on rows of other units.
+        order: a function from a row's values to a sortable value. The rows with the smallest values are kept;
+            ties keep the smaller rows. It may have a fresh salt for each release, but must not depend on rows
+            of other units.
     Returns:
         A Transformation from contributions to contributions with the limit. Its map is the identity.
     Raises:
@@ -296,7 +298,7 @@ def bound_rows(rows: int, groups: int, order: Callable[[Values], Any] = ordered_
     {'a': [[{'x': 3}]]}
 
     Source:
-        as `bound_groups`. Proof: docs/proofs/bound_rows.md.
+        As for `bound_groups`. Proof: docs/proofs/bound_rows.md.
     """
     rows, groups = positive_int(rows, "rows"), positive_int(groups, "groups")
 

@@ -32,22 +32,26 @@ class Grid:
 
     @property
     def step(self) -> Fraction:
-        """The step of the grid, the distance of neighbouring points, in the statistic's unit."""
+        """The step of the grid, the distance between neighbouring points, in the statistic's unit."""
         return Fraction(2) ** self.exponent
 
     def steps_at_most(self, value: Fraction) -> int:
-        """Return the largest number of grid steps that is not above `value`.
+        """Return the largest number of grid steps that is at most `value`.
 
         Args:
             value: an exact number.
+        Returns:
+            A whole number.
         """
         return math.floor(value / self.step)
 
     def steps_at_least(self, value: Fraction) -> int:
-        """Return the smallest number of grid steps that is not below `value`.
+        """Return the smallest number of grid steps that is at least `value`.
 
         Args:
             value: an exact number.
+        Returns:
+            A whole number.
         """
         return math.ceil(value / self.step)
 
@@ -56,8 +60,10 @@ class Grid:
         """Return the grid on which noise of this scale is about 2**bits steps wide.
 
         Args:
-            scale: of the noise, in the column's unit.
-            bits: how fine the grid is beside it.
+            scale: the scale of the noise, in the column's unit.
+            bits: log2 of the noise scale in steps.
+        Returns:
+            The grid.
         """
         return cls(exponent_of(scale) - bits)
 
@@ -70,10 +76,10 @@ def exponent_of(value: Fraction) -> int:
 
 @dataclass(frozen=True)
 class ValueGrid:
-    """The grid of a column: values clamped to bounds, rounded, and counted from the bounds' midpoint.
+    """The grid of a column: values are clamped to bounds, rounded, and counted from the midpoint.
 
-    The bounds move outward to the grid, such that their midpoint is on it too. Rounding is to the
-    nearest step, halves away from zero; NULL and NaN have no value; infinities clamp.
+    The bounds move outward to the grid, so that their midpoint is on it too. Rounding is to the nearest step,
+    halves away from zero. NULL and NaN have no value; infinities are clamped.
 
     Args:
         exponent: log2 of the step.
@@ -98,7 +104,7 @@ class ValueGrid:
 
         Args:
             lower, upper: bounds in the column's unit.
-            grid: on which values are put.
+            grid: the grid of the values.
         Returns:
             The grid of values between these bounds.
         """
@@ -138,7 +144,9 @@ class ValueGrid:
         """Return the grid steps from the midpoint to the clamped and rounded value.
 
         Args:
-            value: of a row, in the column's unit.
+            value: a row's value, in the column's unit.
+        Returns:
+            A whole number, or None for NULL and NaN.
         """
         number = as_double(value)
         if number is None:

@@ -24,16 +24,16 @@ MIN = -1000
 
 @dataclass(frozen=True)
 class Lattice:
-    """A quantile lattice: numbers of `BITS` significant bits in the bounds, coarser where bounds are near.
+    """A quantile lattice: numbers with `BITS` significant bits within bounds, coarser if bounds are close.
 
-    A value belongs to the place that is nearest to it. Places are counted from zero, to both sides.
+    A value belongs to the nearest lattice point. Points are numbered from zero in both directions.
 
     Args:
         lower, upper: the bounds, float64 with lower < upper; whole numbers if `whole`.
-        whole: whether values are whole numbers, and so are places.
+        whole: whether values, and so lattice points, are whole numbers.
     Raises:
-        ParameterError: the bounds do not increase, are not below 2^1000 in size, or are no whole numbers
-            where places are.
+        ParameterError: the bounds do not increase, are not below 2^1000 in size, or are not whole numbers for
+            a whole lattice.
     Source:
         docs/proofs/leaves.md.
 
@@ -63,41 +63,43 @@ class Lattice:
 
     @cached_property
     def coarsest(self) -> int:
-        """The log2 of the lattice's largest step, of at least about two float64 at the bounds."""
+        """The log2 of the largest step, which is at least about two float64 steps at the bounds."""
         found = math.frexp(self.upper - self.lower)[1] - BITS - 1
         found = max(found, math.frexp(max(-self.lower, self.upper))[1] - 52, MIN)
         return max(found, 0) if self.whole else found
 
     @cached_property
     def finest(self) -> int:
-        """The log2 of the lattice's smallest step, that of all places near zero."""
+        """The log2 of the smallest step, that of all points near zero."""
         return 0 if self.whole else max(min(FINEST, self.coarsest - OCTAVES), MIN)
 
     @property
     def near(self) -> float:
-        """The size up to which the lattice's steps are the finest."""
+        """The size up to which steps are the finest."""
         return 2.0 ** (self.finest + BITS)
 
     @property
     def far(self) -> float:
-        """The size from which the lattice's steps are the coarsest."""
+        """The size from which steps are the coarsest."""
         return max(2.0 ** (self.coarsest + BITS), self.near)
 
     @property
     def splitter(self) -> float:
-        """The factor that rounds a float64 to the lattice's `BITS` significant bits (Veltkamp)."""
+        """The factor that rounds a float64 to `BITS` significant bits (Veltkamp)."""
         return 2.0 ** (53 - BITS) + 1.0
 
     @property
     def shrunk(self) -> float:
-        """A power of two that keeps finite what is multiplied by the lattice's `splitter`."""
+        """A power of two that keeps products with `splitter` finite."""
         return 2.0**-64 if self.coarsest > 800 else 1.0
 
     def nearest(self, value: Any) -> float | None:
-        """Return the value's nearest place on the lattice, in float64; None for NULL and NaN.
+        """Return the lattice point nearest to a value, as float64; None for NULL and NaN.
 
         Args:
             value: a number.
+        Returns:
+            The point, or None.
         """
         number = as_double(value)
         return None if number is None else float(self.all_nearest(np.array([number]))[0])
@@ -122,10 +124,12 @@ class Lattice:
         )
 
     def all_nearest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest place on the lattice of each value, none of which is NaN.
+        """Return the lattice point nearest to each value; there must be no NaN.
 
         Args:
-            values: of float64.
+            values: a float64 array.
+        Returns:
+            A float64 array.
         """
         numbers = np.clip(values, self.lower, self.upper)
         sizes, found = np.abs(numbers), np.empty_like(numbers)
@@ -139,19 +143,23 @@ class Lattice:
         return found + 0.0
 
     def place(self, value: Any) -> int | None:
-        """Return the number of a value's place on the lattice.
+        """Return the number of the lattice point nearest to a value.
 
         Args:
             value: a number.
+        Returns:
+            A whole number.
         """
         found = self.nearest(value)
         return None if found is None else int(self.places(np.array([found]))[0])
 
     def places(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the numbers of places on the lattice of values that `nearest` gave.
+        """Return the numbers of lattice points, for points from `all_nearest`.
 
         Args:
-            values: numbers that `nearest` gave.
+            values: lattice points, as `nearest` returns them.
+        Returns:
+            Whole numbers.
         """
         size = np.abs(values)
         # In an octave 2^e <= size < 2^(e+1) there are 2^(BITS-1) places. The bits of a float64 count them
@@ -170,7 +178,13 @@ class Lattice:
         return (1 << BITS) + octaves * (1 << (BITS - 1))
 
     def value(self, place: int) -> float:
-        """Return the value at a place of the lattice, within the bounds; `values` takes many."""
+        """Return the lattice point with a number, within the bounds.
+
+        Args:
+            place: the number of the point, counted from zero in both directions.
+        Returns:
+            The point.
+        """
         return float(self.values(np.array([place]))[0])
 
     def values(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -210,17 +224,17 @@ class Lattice:
 
     @cached_property
     def first(self) -> int:
-        """The number of the lattice's place at the lower bound."""
+        """The number of the lattice point at the lower bound."""
         return int(self.place(self.lower) or 0)
 
     @cached_property
     def last(self) -> int:
-        """The number of the lattice's place at the upper bound."""
+        """The number of the lattice point at the upper bound."""
         return int(self.place(self.upper) or 0)
 
     @property
     def count(self) -> int:
-        """The number of places of the lattice."""
+        """The number of lattice points."""
         return self.last - self.first + 1
 
 

@@ -210,17 +210,17 @@ def least_of(kind: NumberKind, bound: Fraction) -> Number:
 def impute(
     value: object, *, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Impute a column of records: put a constant in the place of each NaN and each NULL.
+    """Impute a column of records: replace each NaN and each NULL by a constant.
 
     Args:
-        value: the constant, of the kind; it must not be taken from the data.
+        value: the constant, of this kind; it must not come from the data.
         kind: bool, int, float, Fraction or str.
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
         A Transformation from vectors with NaN and NULL to vectors without. Its map is the identity.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not of these kinds.
 
     >>> impute(0)([1.5, float("nan"), None])
     [1.5, 0.0, 0.0]
@@ -246,13 +246,13 @@ def clamp(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Clamp a column of records: move each number outside two bounds to the nearer one.
+    """Clamp a column of records: move each number outside two bounds to the nearer bound.
 
-    Infinities clamp. NaN and NULL are not in the domain: put `impute` before.
+    Infinities are clamped. NaN and NULL are not in the domain: apply `impute` first.
 
     Args:
-        lower, upper: the bounds, numbers with lower <= upper, in the unit of the records. For int and
-            float they move inward to the nearest number of that kind.
+        lower, upper: numbers with lower <= upper, in the unit of the records. For int and float they move
+            inward to the nearest number of that kind.
         kind: int, float or Fraction.
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance() for vectors; AbsoluteDistance() for a single
@@ -261,7 +261,7 @@ def clamp(
         A Transformation from vectors (or numbers) to vectors (numbers) within the bounds. Its map is the
         identity in each of the metrics.
     Raises:
-        ParameterError: a parameter is another, or no number of the kind lies between the bounds.
+        ParameterError: a parameter is not valid, or no number of this kind is between the bounds.
 
     >>> clamp(0, 1)([-0.5, 0.25, float("inf")])
     [0.0, 0.25, 1.0]
@@ -320,16 +320,16 @@ def cast(
     - NaN and NULL never fit.
 
     Args:
-        kind: what to read as: bool, int, float, Fraction or str.
-        default: a value of that kind for what does not fit, or None for NULL.
+        kind: the target kind: bool, int, float, Fraction or str.
+        default: a value of that kind for records that do not fit, or None for NULL.
         given: the kind of the records.
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors of `given` (NaN and NULL too) to vectors of `kind` without NaN, and
-        without NULL where there is a default. Its map is the identity.
+        A Transformation from vectors of `given`, with NaN and NULL, to vectors of `kind` without NaN, and
+        without NULL if there is a default. Its map is the identity.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> cast(float)([" 7 ", "1e3", "٣", "nan", "1e400", None])
     [7.0, 1000.0, None, None, None, None]
@@ -402,7 +402,7 @@ def _as_text(value: Any) -> str | None:
 
 @suggest_arguments
 def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = ADD_REMOVE) -> Transformation:
-    """Take one column of a table of records, or several side by side, in the order of the rows.
+    """Take one column of a table of records, or several columns, in the order of the rows.
 
     Args:
         name: the column; or several names, for records that are tuples.
@@ -411,7 +411,7 @@ def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = A
     Returns:
         A Transformation from tables to vectors of the column's domain. Its map is the identity.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
         ColumnError: the tables have no such column.
 
     >>> from sfumato.framework import TableDomain

@@ -79,23 +79,23 @@ def variance(
     """Return the exact sample variance of a known number of bounded records, with divisor n - 1.
 
     Args:
-        lower, upper: the bounds, as of `clamp`.
-        size: the number of records n, at least 2: public, and the same in both neighbours.
+        lower, upper: the bounds, as for `clamp`.
+        size: the number of records n, at least 2, which is public and the same in both neighbours.
         kind: int, float or Fraction.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors of n numbers within the bounds to a Fraction under
-        AbsoluteDistance. One record replaced moves it by (upper - lower)^2/n; no two vectors are
-        further apart than the largest sample variance, floor(n^2/4)/(n(n-1)) (upper - lower)^2.
+        A Transformation from vectors of n numbers within the bounds to a Fraction under AbsoluteDistance.
+        Replacing one record moves it by (upper - lower)^2/n. No two vectors are further apart than the
+        largest sample variance, floor(n^2/4)/(n(n-1)) (upper - lower)^2.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> spread = variance(0, 1, size=3)
     >>> spread([0.0, 0.0, 1.0]), spread.map(2), spread.output_domain.upper
     (Fraction(1, 3), Fraction(1, 3), Fraction(1, 3))
 
     Source:
-        "Snapping mechanism notes", 7.2, with the largest value for odd n put right. Proof:
+        "Snapping mechanism notes", 7.2, with the largest value for odd n corrected. Proof:
         docs/proofs/variance.md.
     """
     bounds, size = Bounds.parse("variance", lower, upper, kind), known_size("variance", size, least=2)
@@ -120,23 +120,23 @@ def covariance(
     """Return the exact sample covariance of a known number of bounded pairs of records, divisor n - 1.
 
     Args:
-        first, second: (lower, upper) of the first and of the second number of a pair, as of `clamp`.
-        size: the number of pairs n, at least 2: public, and the same in both neighbours.
+        first, second: (lower, upper) for the first and the second number of a pair, as for `clamp`.
+        size: the number of pairs n, at least 2, which is public and the same in both neighbours.
         kind: int, float or Fraction, of both.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors of n pairs to a Fraction under AbsoluteDistance. One pair replaced
-        moves it by w/n, where w is the product of the widths; no two vectors are further apart than
-        2 floor(n^2/4)/(n(n-1)) w.
+        A Transformation from vectors of n pairs to a Fraction under AbsoluteDistance. Replacing one pair
+        moves it by w/n, where w is the product of the widths. No two vectors are further apart than 2
+        floor(n^2/4)/(n(n-1)) w.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> both = covariance((0, 1), (0, 10), size=4)
     >>> both([(0.0, 0.0), (1.0, 10.0), (0.0, 10.0), (1.0, 10.0)]), both.map(2)
     (Fraction(5, 3), Fraction(5, 2))
 
     Source:
-        "Snapping mechanism notes", 7.3, with the largest value for odd n put right. Proof:
+        "Snapping mechanism notes", 7.3, with the largest value for odd n corrected. Proof:
         docs/proofs/covariance.md.
     """
     size = known_size("covariance", size, least=2)
@@ -176,19 +176,19 @@ def _spread(records: Records, size: int, function: Any, widths: Fraction, least:
 def mean(
     lower: object, upper: object, size: int, *, kind: NumberKind = float, metric: Metric = ADD_REMOVE
 ) -> Transformation:
-    """Return the exact mean of a known number of bounded records: their sum over the number.
+    """Return the exact mean of a known number of bounded records.
 
     Args:
-        lower, upper: the bounds, as of `clamp`.
-        size: the number of records n, at least 1: public, and the same in both neighbours.
+        lower, upper: the bounds, as for `clamp`.
+        size: the number of records n, at least 1, which is public and the same in both neighbours.
         kind: int, float or Fraction.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors of n numbers within the bounds to a Fraction under
-        AbsoluteDistance. One record replaced moves it by (upper - lower)/n; two vectors at symmetric
-        distance d differ in d/2 records.
+        A Transformation from vectors of n numbers within the bounds to a Fraction under AbsoluteDistance.
+        Replacing one record moves it by (upper - lower)/n; two vectors at symmetric distance d differ in d/2
+        records.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> mean(0, 1, size=4)([0.0, 1.0, 1.0, 0.5]), mean(0, 1, size=4).map(2)
     (Fraction(5, 8), Fraction(1, 4))
@@ -216,20 +216,20 @@ def bounded_sum(
 ) -> Transformation:
     """Add up records between two bounds, exactly.
 
-    Numbers are not clamped here: put `clamp` with the same bounds before.
+    It does not clamp numbers: apply `clamp` with the same bounds first.
 
     Args:
-        lower, upper: the bounds, as of `clamp`.
-        kind: int, float or Fraction. Sums of floats are Fractions, in which no order of summation and no
-            rounding shows; sums of ints are ints.
+        lower, upper: the bounds, as for `clamp`.
+        kind: int, float or Fraction. Sums of floats are Fractions, which depend neither on the order of
+            summation nor on rounding; sums of ints are ints.
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors within the bounds to an int or a Fraction under AbsoluteDistance.
-        One record added or removed moves it by max(|lower|, |upper|), one replaced by upper - lower.
-        Vectors of a known size that are a symmetric distance d apart differ in d/2 records.
+        A Transformation from vectors within the bounds to an int or a Fraction under AbsoluteDistance. Adding
+        or removing one record moves it by max(|lower|, |upper|), replacing one by upper - lower. Vectors of a
+        known size at symmetric distance d differ in d/2 records.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> from sfumato.transformations import clamp
     >>> total = clamp(0, 10) >> bounded_sum(0, 10)
@@ -256,18 +256,18 @@ def bounded_sum(
 
 @suggest_arguments
 def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_REMOVE) -> Transformation:
-    """Count the records, NaN and NULL too: a sum of ones.
+    """Count the records, including NaN and NULL: a sum of ones.
 
     Args:
         kind: bool, int, float, Fraction or str.
-        size: the number of records where it is known; then there is nothing to protect, and the map is 0.
-        metric: SymmetricDistance() or ChangeOneDistance(). Vectors that are any finite change-one
-            distance apart have one length: the map is 0.
+        size: the number of records if it is known; then there is nothing to protect, and the map is 0.
+        metric: SymmetricDistance() or ChangeOneDistance(). Vectors at any finite change-one distance have the
+            same length, so the map is 0.
     Returns:
         A Transformation from vectors to an int under AbsoluteDistance. Its map is the identity under
-        SymmetricDistance for vectors of any length, else 0.
+        SymmetricDistance for vectors of any length, otherwise 0.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> count()([1.5, None, 2.5]), count().map(2), count(size=3).map(2)
     (3, Fraction(2, 1), Fraction(0, 1))
@@ -294,16 +294,17 @@ def count_by_categories(
 
     Args:
         categories: the values to count, at least one, all different and of one kind (bool, int, float,
-            Fraction or str); they must not be taken from the data.
-        other: add a last count of the records in none of them, NaN and NULL too.
+            Fraction or str); they must not come from the data.
+        other: add a last count of records in none of the categories, including NaN and NULL.
         norm: L1 before Laplace noise, L2 before Gaussian noise.
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors to a vector of ints. One record added or removed moves it by 1 in
-        both norms; one replaced by 2 in L1 and by the root of 2 in L2 (by 1 where there is one count).
+        A Transformation from vectors to a vector of ints. Adding or removing one record moves it by 1 in both
+        norms. Replacing one moves it by 2 in L1 and by the root of 2 in L2, or by 1 if there is only one
+        count.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> by_answer = count_by_categories(["yes", "no"])
     >>> by_answer(["yes", None, "yes", "Yes"]), by_answer.map(1)
@@ -344,10 +345,10 @@ def histogram(
     size: int | None = None,
     metric: Metric = ADD_REMOVE,
 ) -> Transformation:
-    """Count the records below the first edge, between each two edges, and from the last edge on.
+    """Count the records below the first edge, between consecutive edges, and from the last edge on.
 
-    An interval holds its lower edge and not its upper one. The outer intervals are open-ended, so that
-    every number is in one; NaN and NULL are not in the domain: put `impute` before.
+    An interval includes its lower edge and not its upper one. The outer intervals are open-ended, so every
+    number is in one. NaN and NULL are not in the domain: apply `impute` first.
 
     Args:
         edges: at least one number, increasing.
@@ -356,10 +357,10 @@ def histogram(
         size: the number of records, or None.
         metric: SymmetricDistance() or ChangeOneDistance().
     Returns:
-        A Transformation from vectors to a vector of ints, one more than edges. Its map is that of
+        A Transformation from vectors to a vector of ints, one more than there are edges. Its map is that of
         `count_by_categories`.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> histogram([0, 10])([-3.0, 0.0, 9.5, 10.0, float("inf")])
     [1, 2, 2]

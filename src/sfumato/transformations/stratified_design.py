@@ -130,16 +130,16 @@ def stratum_sums(sample_sizes: Sequence[int], metric: Metric = SIDE_BY_SIDE) -> 
     """Count the yes-answers of each stratum of a design.
 
     Args:
-        sample_sizes: how many were asked in each stratum, at least 1: public.
-        metric: how counts are compared: `ProductMetric(AbsoluteDistance())` for the constructors below,
+        sample_sizes: the public number of people asked in each stratum, at least 1.
+        metric: the distance of counts: `ProductMetric(AbsoluteDistance())` for the constructors below,
             `L1Distance()` for Laplace noise, `L2Distance()` for Gaussian noise.
     Returns:
-        A Transformation from one vector of answers per stratum (True, False, or None for an answer that
-        is missing and counts as no) to whole numbers from 0 to n_i. Distance of inputs: answers
-        changed. Map: d_in.
+        A Transformation from one vector of answers per stratum (True, False, or None for a missing answer,
+        which counts as no) to whole numbers from 0 to n_i. The distance of inputs is the number of changed
+        answers. Map: d_in.
     Raises:
-        ParameterError: a size is not a whole number of at least 1, or another metric; when called,
-            another number of strata.
+        ParameterError: a size is not a whole number of at least 1, or the metric is another; from a call, for
+            a wrong number of strata.
 
     >>> count = stratum_sums([3, 2])
     >>> count([[True, None, True], [False, True]]), count.map(1)
@@ -180,14 +180,14 @@ def make_lipschitz_sized_proportion_ci_mean(
     """Estimate a proportion from the yes-counts of a stratified design: sum(c_i v_i / n_i).
 
     Args:
-        sample_sizes: n_i, how many were asked in each stratum: whole numbers of at least 1.
-        strat_sizes: N_i, how many there are, at least n_i; c_i is N_i / sum(N_i).
+        sample_sizes: n_i, the number of people asked in each stratum: whole numbers of at least 1.
+        strat_sizes: N_i, the number of people in each stratum, at least n_i; c_i is N_i / sum(N_i).
     Returns:
         A Transformation from exact numbers v_i in [0, n_i], one for each stratum, to an exact number
         (Fraction). Map: d_in * max(c_i / n_i), exact.
     Raises:
-        ParameterError: a size out of range, which names the stratum; lists of different length; when called,
-            another number of sums, or one outside its range.
+        ParameterError: a size is out of range (the error names the stratum), or lists differ in length; from
+            a call, for a wrong number of sums or one outside its range.
 
     >>> mean = make_lipschitz_sized_proportion_ci_mean([10, 20], [100, 300])
     >>> mean([5, 20]), mean.map(1)
@@ -214,26 +214,26 @@ def make_lipschitz_sized_proportion_ci_variance(
 ) -> Transformation:
     """Estimate the variance of a stratified proportion whose mean is released with noise.
 
-    The function is sum(c_i^2 (N_i - n_i) / N_i * p_i (1 - p_i) / (n_i - 1)) + mean_scale^2 with
-    p_i = v_i / n_i. A stratum that was asked completely (n_i = N_i) adds nothing.
+    The function is sum(c_i^2 (N_i - n_i) / N_i * p_i (1 - p_i) / (n_i - 1)) + mean_scale^2 with p_i = v_i /
+    n_i. A stratum in which everybody was asked (n_i = N_i) adds nothing.
 
     Args:
-        sample_sizes: n_i, how many were asked in each stratum: whole numbers of at least 2.
-        strat_sizes: N_i, how many there are, at least n_i; c_i is N_i / sum(N_i).
-        mean_scale: standard deviation of the noise that the mean gets: a finite number of at least 0.
+        sample_sizes: n_i, the number of people asked in each stratum: whole numbers of at least 2.
+        strat_sizes: N_i, the number of people in each stratum, at least n_i; c_i is N_i / sum(N_i).
+        mean_scale: the standard deviation of the noise on the mean: a finite number of at least 0.
     Returns:
         A Transformation from exact numbers v_i in [0, n_i], one for each stratum, to an exact number
         (Fraction). Map: d_in * max(c_i^2 (N_i - n_i) / (N_i (n_i - 1) n_i)), exact.
     Raises:
-        ParameterError: a size or the scale out of range, which names the stratum; lists of different
-            length; when called, another number of sums, or one outside its range.
+        ParameterError: a size or the scale is out of range (the error names the stratum), or lists differ in
+            length; from a call, for a wrong number of sums or one outside its range.
 
     >>> variance = make_lipschitz_sized_proportion_ci_variance([10] * 10, [100] * 10, mean_scale=1)
     >>> float(variance([5] * 10)), variance.map(1)
     (1.0025, Fraction(1, 10000))
 
     Source:
-        "Lipschitz sized variance for proportion CI", 2022, theorem 2.1, on the domain that its proof takes.
+        "Lipschitz sized variance for proportion CI", 2022, theorem 2.1, on the domain that its proof assumes.
         Proof: docs/proofs/make_lipschitz_sized_proportion_ci_variance.md.
     """
     name = "make_lipschitz_sized_proportion_ci_variance"

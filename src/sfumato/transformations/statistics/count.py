@@ -21,7 +21,7 @@ class CountUnits(Statistic):
     """The count of privacy units in a group: each unit contributes one.
 
     Args:
-        exponent: log2 of the step, at most 0: of one unit, or of a fraction of one.
+        exponent: log2 of the step, at most 0; the step is one unit or a fraction of one.
 
     >>> from sfumato.framework import WHOLE
     >>> CountUnits().contribution([{}, {}]), CountUnits(-20).contribution([{}], weight=WHOLE // 4)
@@ -45,7 +45,7 @@ class CountUnits(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether counts hold parts of a unit in whole steps."""
+        """Whether fractions of a unit are whole steps of the count."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
@@ -66,15 +66,16 @@ class CountUnits(Statistic):
 
 @dataclass(frozen=True)
 class Count(Statistic):
-    """The count of rows, at most `rows` of each unit; with a column, of rows where it has a value.
+    """The count of rows, at most `rows` for each unit; with a column, of rows with a value in it.
 
     A unit with n rows, m of them with a value, counts m * min(1, rows/n). Without a column that is a whole
-    number; with one it is rounded up to the grid, and a step more, so that it limits sums over these values.
+    number. With one it is rounded up to the grid and increased by a step, so that it limits sums of these
+    values.
 
     Args:
         rows: the limit of rows per unit and group.
-        column: whose values are counted, or None.
-        exponent: log2 of the step, at most 0: of one row, or of a fraction of one.
+        column: the column whose values are counted, or None.
+        exponent: log2 of the step, at most 0; the step is one row or a fraction of one.
 
     >>> Count(rows=2).contribution([{}, {}, {}])
     Counter({'rows': 2})
@@ -121,7 +122,7 @@ class Count(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether the count holds parts of a row in whole steps."""
+        """Whether fractions of a row are whole steps of the count."""
         return self.exponent <= -WEIGHT_BITS
 
     @property

@@ -27,10 +27,10 @@ class Axis:
     """A column of cross moments, between bounds.
 
     Args:
-        label: prefix of the names of its numbers.
+        label: the prefix of the names of its numbers.
         column: the column.
         grid: bounds and step of the values.
-        square_centre: what is taken off each square, in squared steps.
+        square_centre: the amount subtracted from each square, in squared steps.
 
     >>> Axis("age", "age", ValueGrid(0, -5, 5)).column
     'age'
@@ -52,17 +52,17 @@ class CrossMoments(Statistic):
     """Cross moments: sums and products for covariances, correlations and regressions of some columns.
 
     A row in which every column has a value, x_i steps from the centre of its bounds, adds x_i to each sum,
-    x_i x_j to each product that is asked, x_i² - c_i to each square that is asked, and 1 to `complete`,
-    where that is counted; any other row adds nothing. A unit with n rows is scaled down by rows/n.
+    x_i x_j to each requested product, x_i² - c_i to each requested square, and 1 to `complete` if that is
+    counted. Any other row adds nothing. A unit with n rows is scaled down by rows/n.
 
     Args:
-        label: prefix of the coordinates' names.
+        label: the prefix of the coordinates' names.
         axes: the columns, by different labels.
         rows: the limit of rows per unit and group.
-        pairs: places (i, j), i <= j, of the columns whose products are asked; (i, i) for squares.
-        complete_exponent: log2 of the step of the number of complete rows; None where each row is one.
+        pairs: positions (i, j), i <= j, of the columns with requested products; (i, i) for squares.
+        complete_exponent: log2 of the step of the number of complete rows; None if each row is complete.
     Raises:
-        ParameterError: a pair is twice there, not in order, or of no columns.
+        ParameterError: a pair occurs twice, is not in order, or refers to columns that do not exist.
 
     >>> axes = Axis("x", "x", ValueGrid(0, 0, 30)), Axis("y", "y", ValueGrid(0, 0, 10))
     >>> cross = CrossMoments("both", axes, 1, ((0, 1),))
@@ -92,27 +92,31 @@ class CrossMoments(Statistic):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the cross moments, none twice."""
+        """The columns of the cross moments, without repetition."""
         return tuple(dict.fromkeys(axis.column for axis in self.axes))
 
     @property
     def complete(self) -> str:
-        """The name of the number of complete rows of cross moments."""
+        """The name of the number of complete rows."""
         return f"{self.label}.complete"
 
     def sum_name(self, i: int) -> str:
         """Return the name of a column's sum among cross moments.
 
         Args:
-            i: the place of a column, from 0.
+            i: the position of a column, from 0.
+        Returns:
+            The name.
         """
         return f"{self.label}.{self.axes[i].label}.rows_sum"
 
     def product_name(self, i: int, j: int) -> str:
-        """Return the name of the cross moment of two columns, or of one's squares.
+        """Return the name of the product of two columns, or of one column's squares.
 
         Args:
-            i, j: the places of two columns, from 0.
+            i, j: the positions of two columns, from 0.
+        Returns:
+            The name.
         """
         one, other = self.axes[i], self.axes[j]
         if i == j:
@@ -142,10 +146,12 @@ class CrossMoments(Statistic):
         return tuple(found)
 
     def row(self, row: Values) -> tuple[int, ...]:
-        """Return what one row adds to each cross moment, and to the number of complete rows.
+        """Return what one row adds to each cross moment and to the number of complete rows.
 
         Args:
-            row: its values by column.
+            row: the row's values by column.
+        Returns:
+            The amounts.
         """
         values = [axis.grid.centred(row[axis.column]) for axis in self.axes]
         x = [value for value in values if value is not None]
@@ -186,7 +192,7 @@ class CrossMoments(Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of cross moments: what `rows` rows add, each complete or not."""
+        """The body of cross moments: the contribution of `rows` rows, each complete or not."""
         return CrossBody(
             self.names,
             self.rows,

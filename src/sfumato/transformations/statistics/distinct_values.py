@@ -44,14 +44,14 @@ class DistinctValues(Statistic):
 
 @dataclass(frozen=True)
 class DistinctMatched(DistinctValues):
-    """Distinct values by matching: the most that count if each is brought by one unit, of few per unit.
+    """Distinct values by matching: the most that count if each is contributed by one unit.
 
-    That is a maximum matching of units, each with up to `values` partners, to the values that they have. It
-    is no sum over units, but one unit more makes it larger by at most `values`, and never smaller.
+    This is a maximum matching of units, each with up to `values` partners, to the values that they have. It
+    is not a sum over units, but one more unit increases it by at most `values` and never decreases it.
 
     Args:
-        column: whose values are counted; NULL and NaN are none.
-        values: the most values that a unit brings.
+        column: the column whose values are counted, except NULL and NaN.
+        values: the most values that a unit contributes.
 
     >>> matched = DistinctMatched("x", values=1)
     >>> ann, bob = matched.contribution([{"x": "a"}, {"x": "b"}]), matched.contribution([{"x": "a"}])
@@ -69,7 +69,7 @@ class DistinctMatched(DistinctValues):
         return _coordinates(self.column, self.values, 0)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the set of distinct values that a unit has, once."""
+        """Return the set of distinct values of a unit."""
         own = frozenset(r[self.column] for r in rows if has_value(r[self.column]))
         return Counter({(self.names[0], own): 1}) if own else Counter()
 
@@ -80,7 +80,7 @@ class DistinctMatched(DistinctValues):
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a unit can count: they have no place in a matching of distinct values."""
+        """Whether a fraction of a unit can count: it cannot in a matching of distinct values."""
         return False
 
     @property
@@ -97,16 +97,16 @@ class DistinctMatched(DistinctValues):
 
 @dataclass(frozen=True)
 class DistinctShared(DistinctValues):
-    """Distinct values by shares: a value counts by the shares that its units bring, at most one.
+    """Distinct values by shares: a value counts by the shares that its units contribute, at most one.
 
-    A unit with n rows brings values/n with each of them, at most 1, to the row's value; a value of which all
-    units bring less than 1 counts as so large a part. That is never more than a maximum matching, and needs
-    no look at all units together.
+    A unit with n rows contributes values/n, at most 1, to the value of each row. A value to which all units
+    contribute less than 1 counts as that fraction. The result is never more than a maximum matching, and it
+    does not need all units together.
 
     Args:
-        column: whose values are counted; NULL and NaN are none.
-        values: the most values that a unit brings, in all.
-        exponent: log2 of the step in which shares are counted.
+        column: the column whose values are counted, except NULL and NaN.
+        values: the most that a unit contributes over all values.
+        exponent: log2 of the step of shares.
 
     >>> shared = DistinctShared("x", values=1, exponent=-2)
     >>> ann = shared.contribution([{"x": "a"}, {"x": "b"}])
@@ -123,11 +123,11 @@ class DistinctShared(DistinctValues):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinate of the number of distinct values, in parts of one."""
+        """The coordinate of the number of distinct values, in fractions of one."""
         return _coordinates(self.column, self.values, self.exponent)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the share that a unit brings to each of its distinct values."""
+        """Return the share that a unit contributes to each of its distinct values."""
         own = [r[self.column] for r in rows if has_value(r[self.column])]
         if not own:
             return Counter()
@@ -141,7 +141,7 @@ class DistinctShared(DistinctValues):
 
     @property
     def divisible(self) -> bool:
-        """Whether shares of distinct values hold parts of a unit in whole steps."""
+        """Whether fractions of a unit are whole steps of the shares."""
         return self.exponent <= -WEIGHT_BITS
 
     @property

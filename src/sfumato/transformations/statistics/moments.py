@@ -30,22 +30,22 @@ SUM_AND_SQUARES = Fraction(25, 16)
 class Moments(Statistic):
     """Moments of one column: what mean, variance and row-bounded sum need besides a count of rows.
 
-    Each row with a value x, in steps from the centre of its bounds, adds x to `sum` and
-    round(x^2 / 2^square_bits) - square_centre to `squares`; a row without a value adds 1 to
-    `null_count` and nothing else. That is why `null_count` costs nothing: a row takes the one part or the
-    other. A unit with n rows is scaled down by rows/n.
+    Each row with a value x, in steps from the centre of its bounds, adds x to `sum` and round(x^2 /
+    2^square_bits) - square_centre to `squares`. A row without a value adds 1 to `null_count` and nothing
+    else. A row therefore adds to one part or the other, and `null_count` has no cost. A unit with n rows is
+    scaled down by rows/n.
 
     Args:
-        label: prefix of the coordinates' names.
+        label: the prefix of the coordinates' names.
         column: the column.
         rows: the limit of rows per unit and group.
         grid: bounds and step of the values.
-        centred: count values from the midpoint of the bounds (else from zero).
-        null_count_exponent: log2 of the step of `null_count`; None where the column has no missing values.
-        square_bits: log2 of the coarsening of squares; None where they are not asked.
-        square_centre: what is taken off each coarsened square.
+        centred: whether values are counted from the midpoint of the bounds instead of from zero.
+        null_count_exponent: log2 of the step of `null_count`; None if the column has no missing values.
+        square_bits: log2 of the coarsening of squares; None if they are not requested.
+        square_centre: the amount subtracted from each coarsened square.
     Raises:
-        ParameterError: squares are asked of values that are not centred.
+        ParameterError: squares are requested for values that are not centred.
 
     >>> grid = ValueGrid(0, 0, 30)
     >>> Moments("x", "x", 1, grid, True, 0, 0, 140).contribution([{"x": 20}])
@@ -73,7 +73,7 @@ class Moments(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinates of the moments: sum, then missing values and squares where asked."""
+        """The coordinates of the moments: the sum, then missing values and squares if requested."""
         column, grid = self.column, self.grid
         values = f"of {column}{' about the middle of its bounds' if self.centred else ''}, bounded per row"
         return self._ordered(
@@ -111,7 +111,9 @@ class Moments(Statistic):
         """Return what one row adds to the moments: sum, null_count (in rows) and squares.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            The three amounts.
 
         >>> age = Moments("age", "age", 1, ValueGrid(0, 0, 100), null_count_exponent=0, square_bits=0)
         >>> age.row(57), age.row(200), age.row(None)
@@ -163,7 +165,7 @@ class Moments(Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of the moments: what `rows` rows add, each with a value or without one."""
+        """The body of the moments: the contribution of `rows` rows, each with a value or without one."""
         names = self._ordered("sum", "null_count", "squares")
         return MomentsBody(
             tuple(f"{self.label}.{name}" for name in names),

@@ -35,15 +35,15 @@ LEAVES = 65_536  # BRANCHING ** HEIGHT
 class QuantileTree(Statistic):
     """A quantile tree: counts of values in 65,536 leaves of [lower, upper] and the three levels above.
 
-    Engines count leaves alone; a node above is the sum of its leaves. A row adds one to one node on
-    each of the four levels that carry noise (the root's total is not needed). A unit with n rows
-    adds rows/n for each, cut to the grid.
+    Engines count only leaves; a node above is the sum of its leaves. A row adds one to one node on each of
+    the four levels that have noise (the root's total is not needed). A unit with n rows adds rows/n for each
+    row, truncated to the grid.
 
     Args:
-        label, column: prefix of the coordinate's name, and the column.
+        label, column: the prefix of the coordinate's name, and the column.
         rows: the limit of rows per unit and group.
         lower, upper: the bounds, as float64.
-        exponent: log2 of the step in which rows are counted.
+        exponent: log2 of the step of rows.
 
     >>> import numpy as np
     >>> tree = QuantileTree("x", "x", rows=1, lower=0.0, upper=65536.0, exponent=-1)
@@ -82,17 +82,17 @@ class QuantileTree(Statistic):
 
     @property
     def leaf_width(self) -> float:
-        """The width of a leaf: a quantile tree does not tell values in one leaf apart."""
+        """The width of a leaf: a quantile tree cannot distinguish values in one leaf."""
         return (self.upper - self.lower) / LEAVES
 
     @property
     def content(self) -> dict[str, Any]:
-        """What explanations say of a quantile tree's nodes: how wide leaves are."""
+        """What explanations say about the nodes of a quantile tree: the width of its leaves."""
         return {"leaf_width": self.leaf_width}
 
     @property
     def note(self) -> str | None:
-        """A note that leaves of the quantile tree are wide, where they are."""
+        """A note that leaves of the quantile tree are wide, if they are."""
         if self.leaf_width <= 1:
             return None
         return (
@@ -102,10 +102,12 @@ class QuantileTree(Statistic):
         )
 
     def leaf(self, value: Any) -> int | None:
-        """Return the quantile tree's leaf of a value, in float64 as written; None for NULL and NaN.
+        """Return the quantile tree's leaf of a value, computed in float64 as written; None for NULL and NaN.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            The number of the leaf, or None.
         """
         number = as_double(value)
         if number is None:
@@ -113,10 +115,12 @@ class QuantileTree(Statistic):
         return int(self.all_leaves(np.array([number]))[0])
 
     def all_leaves(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the quantile tree's leaf of each value, none of which is NaN.
+        """Return the quantile tree's leaf of each value; there must be no NaN.
 
         Args:
-            values: of float64.
+            values: a float64 array.
+        Returns:
+            The numbers of the leaves.
         """
         clamped = np.clip(values, self.lower, self.upper)
         return np.minimum(((clamped - self.lower) * self.factor).astype(np.int64), LEAVES - 1)
@@ -125,8 +129,10 @@ class QuantileTree(Statistic):
         """Return what a unit's rows add to each leaf of a quantile tree, scaled down to the limit.
 
         Args:
-            rows: of one unit in a group.
-            weight: how much of the unit counts, of `WHOLE`.
+            rows: the rows of one unit in a group.
+            weight: the fraction of the unit that counts, in parts of `WHOLE`.
+        Returns:
+            The amounts by leaf.
         """
         return scaled_counts([self.leaf(r[self.column]) for r in rows], self.rows, self.exponent, weight)
 
@@ -138,7 +144,7 @@ class QuantileTree(Statistic):
         return nodes
 
     def nodes(self, leaf: int) -> Iterator[Hashable]:
-        """Return the nodes of a quantile tree in which a leaf is, one on each level."""
+        """Return the nodes of a quantile tree that contain a leaf, one on each level."""
         for level in range(1, HEIGHT + 1):
             yield self.names[0], level, leaf // (LEAVES // BRANCHING**level)
 
@@ -163,15 +169,16 @@ class QuantileTree(Statistic):
 
 @dataclass(frozen=True)
 class Leaves(Statistic):
-    """Quantile counts by place: how many values are at each place of a lattice.
+    """Quantile counts by lattice point: how many values are nearest to each point.
 
-    A row with a value counts one at its place. A unit with n rows adds rows/n for each, cut to the grid.
+    A row with a value adds one at its point. A unit with n rows adds rows/n for each row, truncated to the
+    grid.
 
     Args:
-        label, column: prefix of the coordinate's name, and the column.
+        label, column: the prefix of the coordinate's name, and the column.
         rows: the limit of rows per unit and group.
-        lattice: the places.
-        exponent: log2 of the step in which rows are counted, at most 0.
+        lattice: the lattice of points.
+        exponent: log2 of the step of rows, at most 0.
 
     >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True), exponent=-1)
     >>> leaves.contribution([{"x": 2}, {"x": 1e9}])
@@ -193,7 +200,7 @@ class Leaves(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinate of the quantile counts: one for all places."""
+        """The coordinate of the quantile counts: one for all lattice points."""
         bounds = self.lattice.lower, self.lattice.upper
         what = f"counts of values of {self.column}"
         return (
@@ -208,7 +215,7 @@ class Leaves(Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of the quantile counts: all rows at one place, or at several."""
+        """The body of the quantile counts: all rows at one lattice point, or at several."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
 
     def _place_sql(self, sql: RowSql) -> str:
@@ -218,14 +225,14 @@ class Leaves(Statistic):
 
 @dataclass(frozen=True)
 class ValueTree(Leaves):
-    """A value tree: counts of whole numbers, and of blocks of consecutive ones, from which ranks are read.
+    """A value tree: counts of whole numbers and of blocks of consecutive ones, which give ranks.
 
-    A row adds one to its value and to one block on each further level, all of which carry noise.
+    A row adds one to its value and to one block on each further level; all levels have noise.
 
     Args:
-        label, column, rows, exponent: as of `Leaves`.
+        label, column, rows, exponent: as for `Leaves`.
         lattice: the values, all whole numbers within the bounds.
-        sizes: how many values are in a block, by level: 1, and then multiples of the one before.
+        sizes: the number of values in a block, by level: 1, and then multiples of the previous size.
 
     >>> tree = ValueTree("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True), exponent=-1, sizes=(1, 6))
     >>> tree.contribution([{"x": 2}, {"x": 1e9}])
@@ -256,7 +263,7 @@ class ValueTree(Leaves):
         return nodes
 
     def nodes(self, leaf: float) -> Iterator[Hashable]:
-        """Return the nodes of a value tree in which a value is, one on each level."""
+        """Return the nodes of a value tree that contain a value, one on each level."""
         for level, size in enumerate(self.sizes):
             yield self.names[0], level, int(leaf - self.lattice.lower) // size
 
@@ -274,17 +281,17 @@ class ValueTree(Leaves):
 
 @dataclass(frozen=True, repr=False)
 class Margin(Spelled, Statistic):
-    """The margin of two chosen quantiles: rows by which places lie beyond a rank, whichever side has fewer.
+    """The margin of two chosen quantiles: the rows by which they bracket a rank, on the weaker side.
 
-    The smaller of the rank less the rows below the first place, and the rows up to the last place less the
-    rank: where it is positive, the quantile is between the two. It is no sum over units, but one unit more or
-    less moves it by no more than its rows.
+    It is the smaller of two numbers: the rank minus the rows below the first point, and the rows up to the
+    last point minus the rank. If it is positive, the quantile is between the two. It is not a sum over units,
+    but one unit more or less moves it by at most its rows.
 
     Args:
-        leaves: the counts that it is made of.
-        rank: the share of all rows, from 0 to 1. Rows are counted in parts of 2^-BITS: below it by the
-            multiple of that next below it, above it by the one next above.
-        at: the two places, rising; None where they are still to be chosen.
+        leaves: the counts from which it is computed.
+        rank: the share of all rows, from 0 to 1. Rows are counted in parts of 2^-BITS: below the rank it uses
+            the next lower multiple, above it the next higher one.
+        at: the two lattice points, in increasing order; None until they are chosen.
 
     >>> from sfumato.transformations import Lattice
     >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True))
@@ -308,7 +315,7 @@ class Margin(Spelled, Statistic):
 
     @property
     def rows(self) -> int:
-        """The limit of rows per unit and group of the quantile's margin."""
+        """The limit of rows per unit and group."""
         return self.leaves.rows
 
     @property
@@ -318,7 +325,7 @@ class Margin(Spelled, Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinate of a quantile's margin, in parts of the steps of `leaves`."""
+        """The coordinate of a quantile's margin, in fractions of the steps of `leaves`."""
         step = Grid(self.leaves.exponent - self.BITS).step
         what = f"rows by which places are on both sides of rank {float(self.rank):g} of {self.column}"
         return (
@@ -326,22 +333,24 @@ class Margin(Spelled, Statistic):
         )
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the quantile's margin of one unit alone.
+        """Return the quantile's margin for one unit alone.
 
         Raises:
-            ParameterError: no two places are chosen yet.
+            ParameterError: the two lattice points are not chosen yet.
         """
         added = self.leaves.contribution(rows, weight)
         counts = {key[1]: n for key, n in added.items()}  # type: ignore[index]
         return Counter({self.names[0]: self.total(counts)})
 
     def total(self, counts: Mapping[int, int]) -> int:
-        """Return the quantile's margin for counts of all units, by place, in the steps of `leaves`.
+        """Return the quantile's margin for counts of all units, in the steps of `leaves`.
 
         Args:
-            counts: of all units, by place.
+            counts: the counts of all units, by lattice point.
+        Returns:
+            The margin.
         Raises:
-            ParameterError: no two places are chosen yet.
+            ParameterError: the two lattice points are not chosen yet.
         """
         if self.at is None:
             raise ParameterError("at", None, "two places, once they are chosen")
@@ -351,10 +360,13 @@ class Margin(Spelled, Statistic):
         return self.between(below, upto, sum(counts.values()))
 
     def between(self, below: int, upto: int, counted: int) -> int:
-        """Return the quantile's margin of rows below the first place, up to the last one, and in all.
+        """Return the quantile's margin from numbers of rows.
 
         Args:
-            below, upto, counted: numbers of rows, in steps of the counts.
+            below, upto, counted: the rows below the first point, those up to the last point, and all rows, in
+                steps of the counts.
+        Returns:
+            The margin.
         """
         least, most = self._shares
         return min(least * counted - (below << self.BITS), (upto << self.BITS) - most * counted)
@@ -373,21 +385,22 @@ class Margin(Spelled, Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of a quantile's margin: all rows on the side of a place that counts most."""
+        """The body of a quantile's margin: all rows on the side of a point that counts most."""
         least, high = self._shares
         most = max(high, (1 << self.BITS) - least)
         return Segment(self.names[0], self.leaves.body.linf_sensitivities[0] * most)
 
     def by_group(self, keys: Iterable[Hashable]) -> Transformation:
-        """Return the transformation of quantile counts in each group to the margin.
+        """Return the transformation from quantile counts in each group to the margin.
 
         Args:
             keys: the groups.
         Returns:
             A Transformation from integers by group, the counts, to integers by group. Both metrics are L1
-            distances in steps; its map multiplies by what one step of the counts moves the margin by.
+            distances in steps; its map multiplies by the distance that one step of the counts moves the
+            margin.
         Raises:
-            ParameterError: when it is called, no two places are chosen yet.
+            ParameterError: from a call, the two lattice points are not chosen yet.
 
         >>> from sfumato.transformations import Lattice
         >>> leaves = Leaves("x", "x", rows=1, lattice=Lattice(0.0, 30.0, whole=True))

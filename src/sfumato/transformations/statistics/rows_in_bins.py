@@ -47,11 +47,11 @@ class Places(ABC):
 
 @dataclass(frozen=True)
 class Edges(Places):
-    """Bins of numbers between edges: each holds its lower edge, the last its upper edge too, as in NumPy.
+    """Bins of numbers between edges: each includes its lower edge, the last its upper edge too, as in NumPy.
 
     Args:
-        edges: increasing float64 numbers, infinities too.
-        below, above: whether numbers outside of them have a bin of their own on that side, or none.
+        edges: increasing float64 numbers, including infinities.
+        below, above: whether numbers outside the edges have a bin of their own on that side.
     Raises:
         ParameterError: there are fewer than two edges, or they do not increase.
 
@@ -72,14 +72,16 @@ class Edges(Places):
 
     @property
     def count(self) -> int:
-        """The number of bins between edges and outside."""
+        """The number of bins, between edges and outside."""
         return len(self.edges) - 1 + self.below + self.above
 
     def place(self, value: Any) -> int | None:
-        """Return the bin of a number between edges.
+        """Return the bin of a number.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            The number of the bin, or None.
         """
         number = as_double(value)
         if number is None:
@@ -114,10 +116,10 @@ class Listed(Places):
     """Bins of listed values, one for each.
 
     Args:
-        values: texts, whole numbers, truth values or dates; all of one kind, none twice.
-        other: whether all other values have a bin together, behind these, or none.
+        values: text, whole numbers, truth values or dates; all of one kind, without repetition.
+        other: whether all other values share an extra bin after these.
     Raises:
-        ParameterError: there is no value, or one is there twice.
+        ParameterError: there is no value, or one occurs twice.
 
     >>> [Listed(("a", "b"), other=True).place(x) for x in ("b", "c", None)]
     [1, 2, None]
@@ -132,7 +134,7 @@ class Listed(Places):
 
     @property
     def count(self) -> int:
-        """The number of bins: the listed values, and the others."""
+        """The number of bins: the listed values, and one for others if requested."""
         return len(self.values) + self.other
 
     @cached_property
@@ -140,10 +142,12 @@ class Listed(Places):
         return {value: place for place, value in enumerate(self.values)}
 
     def place(self, value: Any) -> int | None:
-        """Return the bin of a listed value.
+        """Return the bin of a value.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            The number of the bin, or None.
         """
         if not has_value(value):
             return None
@@ -204,16 +208,17 @@ def _constant(value: Any) -> str:
 
 @dataclass(frozen=True)
 class RowsInBins(Statistic):
-    """The numbers of rows in bins, at most `rows` of each unit in all bins together.
+    """The numbers of rows in bins, at most `rows` for each unit in all bins together.
 
-    A row counts one in the bin of its value. A unit with n rows adds rows/n for each, cut to the grid.
+    A row adds one to the bin of its value. A unit with n rows adds rows/n for each row, truncated to the
+    grid.
 
     Args:
-        label: prefix of the coordinates' names.
-        column: whose values are counted; NULL and NaN are in no bin.
+        label: the prefix of the coordinates' names.
+        column: the column whose values are counted; NULL and NaN are in no bin.
         rows: the limit of rows per unit and group.
-        bins: where values belong.
-        exponent: log2 of the step in which rows are counted, at most 0.
+        bins: the bins, `Edges` or `Listed`.
+        exponent: log2 of the step of rows, at most 0.
 
     >>> ages = RowsInBins("age", "age", rows=2, bins=Edges((0.0, 18.0, 65.0)), exponent=-2)
     >>> ages.contribution([{"age": 3}, {"age": 30}, {"age": 40}])
@@ -237,7 +242,7 @@ class RowsInBins(Statistic):
 
     @property
     def where(self) -> str | None:
-        """The column of truth values that says which rows are in bins at all; None for all rows."""
+        """The column of truth values that says which rows are in bins; None for all rows."""
         return None
 
     @cached_property
@@ -250,10 +255,12 @@ class RowsInBins(Statistic):
         )
 
     def what(self, place: int) -> str:
-        """Return what is counted in a bin, in a few words.
+        """Return a short description of what a bin counts.
 
         Args:
-            place: of a bin, from 0.
+            place: the number of the bin, from 0.
+        Returns:
+            The description.
         """
         return f"{'rows' if self.by_rows else 'units'} in bin {place + 1} of {self.column}"
 
@@ -268,7 +275,7 @@ class RowsInBins(Statistic):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What explanations say of all bins, as they are many of a kind."""
+        """What explanations say about all bins together."""
         return {"each_of": {"first": self.names[0], "what": self.each_of}}
 
     @property
@@ -278,7 +285,7 @@ class RowsInBins(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether bins hold parts of a row in whole steps."""
+        """Whether fractions of a row are whole steps of the bins."""
         return self.exponent <= -WEIGHT_BITS
 
     @property
@@ -289,7 +296,7 @@ class RowsInBins(Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of the bins: as many rows as the limit, in all bins together."""
+        """The body of the bins: as many rows as the limit, over all bins together."""
         return SimplexBody(self.names, Fraction(self.rows << -self.exponent))
 
     @property
@@ -308,7 +315,7 @@ class RowsInBins(Statistic):
 
 @dataclass(frozen=True)
 class UnitsInBins(RowsInBins):
-    """The numbers of units in bins: each counts once in all, divided over its rows.
+    """The numbers of units in bins: each unit counts once over all bins, divided among its rows.
 
     Raises:
         ParameterError: rows is not 1.
@@ -323,7 +330,7 @@ class UnitsInBins(RowsInBins):
 
     @property
     def per_unit(self) -> str:
-        """How a unit counts in bins: divided over its rows."""
+        """How a unit counts in bins: divided among its rows."""
         return f"divided over its rows by bins of {self.column}"
 
     def __post_init__(self) -> None:
@@ -333,18 +340,18 @@ class UnitsInBins(RowsInBins):
 
 @dataclass(frozen=True)
 class WeightsInBins(RowsInBins):
-    """The sums of weights of rows in bins: how much of a population is in each.
+    """The sums of weights of rows in bins: the size of each bin's population.
 
-    A row adds its weight to the bin of its value; one without a weight adds nothing, as one without a value.
-    A unit with n rows adds rows/n of that, cut to the grid. Steps are 2^exponent of a step of weights.
+    A row adds its weight to the bin of its value; without a weight or a value it adds nothing. A unit with n
+    rows adds rows/n of that, truncated to the grid. Steps are 2^exponent of a step of weights.
 
     Args:
-        label, column, rows, bins, exponent: as of `RowsInBins`.
+        label, column, rows, bins, exponent: as for `RowsInBins`.
         weight: the column of weights.
-        weights: their largest one and their step.
-        once: whether a unit counts once, with its weights divided over its rows.
+        weights: the largest weight and the step of weights.
+        once: whether a unit counts once, with its weights divided among its rows.
     Raises:
-        ParameterError: a unit counts once, and yet with more than one row.
+        ParameterError: a unit counts once, and `rows` is more than one.
 
     >>> of = WeightGrid(0, 50)
     >>> ages = WeightsInBins("age", "age", 2, Edges((0.0, 18.0, 65.0)), -2, weight="w", weights=of)
@@ -364,7 +371,7 @@ class WeightsInBins(RowsInBins):
 
     @property
     def by_rows(self) -> bool:  # type: ignore[override]
-        """Whether rows add their weights to bins by themselves: unless a unit counts once."""
+        """Whether rows add their weights to bins separately, rather than each unit once."""
         return not self.once
 
     @property
@@ -421,7 +428,7 @@ class WeightsInBins(RowsInBins):
 
     @property
     def body(self) -> Body:
-        """The body of weighted bins: as many rows of the largest weight as the limit, in all bins."""
+        """The body of weighted bins: as many rows of the largest weight as the limit, over all bins."""
         return SimplexBody(self.names, Fraction(self.rows * self.weights.most << -self.exponent))
 
     def _added_sql(self, sql: RowSql) -> str:
@@ -431,13 +438,13 @@ class WeightsInBins(RowsInBins):
 
 @dataclass(frozen=True)
 class YesInStrata(RowsInBins):
-    """The numbers of yes-answers in strata as bins, at most `rows` of each unit in all together.
+    """The numbers of yes-answers in strata, at most `rows` for each unit in all strata together.
 
-    A row whose answer is true counts one in the stratum of its value. A unit with n rows, whatever their
-    answers, adds rows/n for each that counts, cut to the grid.
+    A row whose answer is true adds one to its stratum. A unit with n rows, whatever their answers, adds
+    rows/n for each row that counts, truncated to the grid.
 
     Args:
-        answer: the column of answers: true, false, or NULL for one that is missing and counts as no.
+        answer: the column of answers: true, false, or NULL for a missing one, which counts as no.
 
     >>> awards = YesInStrata("school", "school", 1, Listed(("E", "H")), exponent=-2, answer="award")
     >>> awards.contribution([{"school": "H", "award": True}, {"school": "H", "award": None}])
@@ -452,7 +459,7 @@ class YesInStrata(RowsInBins):
 
     @property
     def where(self) -> str:
-        """The column of answers: only rows with yes are in the strata's bins."""
+        """The column of answers: only rows with yes count."""
         return self.answer
 
     @property
@@ -462,14 +469,16 @@ class YesInStrata(RowsInBins):
 
     @property
     def each_of(self) -> str:
-        """The numbers that share one explanation: the bins of all strata."""
+        """The numbers that share one explanation: those of all strata."""
         return f"yes-answers of {self.answer} in each of {self.bins.count:,} strata of {self.column}"
 
     def what(self, place: int) -> str:
-        """Return whose yes-answers are counted in a stratum's bin.
+        """Return a short description of the yes-answers that a stratum counts.
 
         Args:
-            place: of a stratum, from 0.
+            place: the number of the stratum, from 0.
+        Returns:
+            The description.
         """
         stratum = self.bins.values[place] if isinstance(self.bins, Listed) else place + 1
         return f"yes-answers of {self.answer} where {self.column} is {stratum}"

@@ -43,7 +43,7 @@ from sfumato.transformations.row_sql import RowSql, SqlPart
 class Role(Enum):
     """The role of a statistic's coordinate: what it counts or adds up.
 
-    Of a coordinate of a statistic such as `Count`.
+    Coordinates of a statistic such as `Count` have one.
     """
 
     UNITS = "units"
@@ -63,17 +63,17 @@ class Role(Enum):
 
 @dataclass(frozen=True, repr=False)
 class Coordinate(Spelled):
-    """A coordinate of a statistic: one exact number of each group in grid steps, with noise of its own.
+    """A coordinate of a statistic: one exact number for each group, in grid steps, with its own noise.
 
-    Of a statistic such as `Count`, whose `coordinates` they are.
+    It is one of the `coordinates` of a statistic such as `Count`.
 
     Args:
-        name: by which numbers, noise scales and laws are found; unique in a release.
+        name: the name that identifies numbers, noise scales and laws; unique in a release.
         role: what it counts or adds up.
         step: the grid step, in `unit`.
-        unit: of the number: "units", "rows", "values", a column's name, or that squared.
-        what: in a few words, for explanations.
-        bounds: of the values that are added up, in the column's unit; None for counts.
+        unit: the unit of the number: "units", "rows", "values", a column's name, or that squared.
+        what: a short description, for explanations.
+        bounds: the bounds of the values that are added up, in the column's unit; None for counts.
     """
 
     name: str
@@ -88,12 +88,12 @@ class Coordinate(Spelled):
 class Statistic(ABC):
     """A statistic: integers per group to which each unit contributes independently of every other unit.
 
-    Such as `Count` and `UnitSum`.
+    Examples are `Count` and `UnitSum`.
 
-    A statistic of a group is made of the sum of `contribution(rows)` over the units in it, by `of_added`.
-    For most that is the sum itself, so adding or removing a unit changes it by that unit's contribution and
-    by nothing else. `body` holds every change that one unit makes, and is the only privacy claim. One that
-    is not `additive` is made of other statistics and of what was released before.
+    A group's statistic is `of_added` of the sum of `contribution(rows)` over its units. For most statistics
+    it is that sum, so adding or removing a unit changes it by that unit's contribution and nothing else.
+    `body` contains every change by one unit, and is the only privacy claim. A statistic that is not
+    `additive` is computed from other statistics and earlier releases.
 
     >>> from sfumato.transformations import UnitSum
     >>> hours = UnitSum("hours", "hours", exponent=0, lower=0, upper=40, integer=True)
@@ -127,25 +127,29 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinates of the statistic; each has a noise scale of its own."""
+        """The coordinates of the statistic; each has its own noise scale."""
 
     @abstractmethod
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the contribution of a unit's rows in a group to the statistic, by coordinate.
+        """Return a unit's contribution to a group's statistic, by coordinate, in steps.
 
         It is in steps.
 
         Args:
-            rows: the values of its rows.
-            weight: how much of that counts, of `WHOLE`. What is added is so large a part of a vector of the
-                body, or less; of counts exactly so large a part, where they are `divisible`.
+            rows: the values of the unit's rows in the group.
+            weight: the fraction that counts, in parts of `WHOLE`. The contribution is at most this fraction
+                of a vector of the body; for `divisible` counts it is exactly this fraction.
+        Returns:
+            The contribution by coordinate.
         """
 
     def of_added(self, added: Counter[Hashable]) -> Counter[Hashable]:
-        """Return a group's statistic from the sum of what its units contribute.
+        """Return a group's statistic from the sum of its units' contributions.
 
         Args:
-            added: the sum of what units contribute, as `contribution` gives it.
+            added: the sum of contributions, in the form that `contribution` returns.
+        Returns:
+            The statistic by coordinate.
         """
         return added
 
@@ -158,7 +162,7 @@ class Statistic(ABC):
     def description(self) -> dict[str, Any]:
         """The statistic's ranges and limits as plain data for the certificate.
 
-        Ranges and limits, in steps; no size and no sensitivity, which the certificate computes itself.
+        Values are in steps. It contains no size and no sensitivity, which the certificate computes itself.
         """
         return {"kind": type(self).__name__}  # which the certificate refuses
 
@@ -208,32 +212,32 @@ class Statistic(ABC):
 
     @property
     def divisible(self) -> bool:
-        """Whether a part of a unit may count in the statistic."""
+        """Whether a fraction of a unit may count in the statistic."""
         return True
 
     @property
     def entries(self) -> int:
-        """The length of the statistic's list for its coordinate; 0 where it is one number."""
+        """The length of the list for each coordinate; 0 if it is a single number."""
         return 0
 
     @property
     def per_unit(self) -> str:
-        """How a unit counts in the statistic, where it does as a whole: not `by_rows`."""
+        """How a unit counts as a whole, for a statistic that is not `by_rows`."""
         return "once"
 
     @property
     def content(self) -> dict[str, Any]:
-        """What explanations say of each number of the statistic, beside what they say of all."""
+        """What explanations add about each number of the statistic."""
         return {}
 
     @property
     def note(self) -> str | None:
-        """What an analyst should know of the statistic, if anything."""
+        """What an analyst should know about the statistic, if anything."""
         return None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns whose values the statistic takes."""
+        """The columns whose values the statistic uses."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
 
@@ -245,16 +249,17 @@ class Statistic(ABC):
 
 @suggest_arguments
 def body_in_all(statistics: Sequence[Statistic], groups: int, total: int | None = None) -> Body:
-    """Return the body of several statistics: what one unit adds to each group, or to all with a row limit.
+    """Return the body of several statistics: one unit's contribution to each group, or to all groups.
 
     Args:
-        statistics: what is added up.
+        statistics: the statistics to add up.
         groups: the most groups of a unit.
-        total: the most rows of a unit in all groups, as many as any statistic scales down to; or None.
+        total: the most rows of a unit over all groups, which every statistic scales down to; or None.
     Returns:
-        A body of all groups, a `RowsBody`, where a unit's rows may be in several: else the statistics' own.
+        A body over all groups, a `RowsBody`, if a unit's rows may be in several groups; otherwise the
+        statistics' own.
     Raises:
-        ParameterError: a statistic scales a unit down to other than `total` rows.
+        ParameterError: a statistic scales a unit down to a number of rows other than `total`.
     Source:
         docs/proofs/bound_total_rows.md.
 
@@ -310,27 +315,27 @@ def per_group(
     """Add up statistics per group.
 
     Args:
-        statistics: what to add up, with distinct coordinates.
-        norm: how outputs are compared: L1 for Laplace noise, L2 for Gaussian noise; without it by the
-            number of units' contributions between them, which noise of each number can use.
+        statistics: the statistics to add up, with distinct coordinates.
+        norm: the distance of outputs: L1 for Laplace noise, L2 for Gaussian noise. Without a norm it is the
+            number of units whose contributions lie between them, which noise on each number can use.
         scales: with a norm, one noise scale for each coordinate of all statistics, in grid steps.
-        groups: the limit that `bound_groups`, or `scale_groups`, enforced.
-        rows: the limit that `bound_rows` enforced, or None without it: statistics scale rows down.
-        together: outputs are compared by this K-norm, whose body is `cone_of` the statistics: in it one unit
-            moves them by at most 1. Or as Gaussian noise with a part in common, on series, or with
-            totals, sees them.
-        scaled: whether units come in parts, as `scale_groups` leaves them.
-        total: the limit that `bound_total_rows` enforced; statistics are of as many rows at least.
-        shared: whether units come in parts, as `share_groups` leaves them: with the L2 norm, in which a unit
-            moves all of its groups together by no more than one of them.
+        groups: the limit that `bound_groups` or `scale_groups` enforced.
+        rows: the limit that `bound_rows` enforced, or None; statistics then scale rows down.
+        together: the K-norm that compares outputs, whose body is `cone_of` the statistics, so that one unit
+            moves them by at most 1. Or the metric of Gaussian noise with a common part, on series, or with
+            totals.
+        scaled: whether units contribute fractions, as after `scale_groups`.
+        total: the limit that `bound_total_rows` enforced; each statistic has at least as many rows.
+        shared: whether units contribute fractions, as after `share_groups`. In the L2 norm, a unit then moves
+            all of its groups together by no more than one group.
     Returns:
-        A Transformation from contributions to integers per group. A unit changes at most `groups`
-        groups, in each by one contribution: L1 sensitivities add over statistics and groups,
-        squares of L2 sensitivities do. Parts of units are means of such changes.
+        A Transformation from contributions to integers per group. A unit changes at most `groups` groups, in
+        each by one contribution: L1 sensitivities add up over statistics and groups, and so do squares of L2
+        sensitivities. Fractions of units are means of such changes.
     Raises:
-        ParameterError: `together` is of other numbers, of fewer groups, or of a body that does not hold what
-            a unit adds, as far as its bounds tell; or a unit moves by more than 1; or a statistic is not a
-            sum over units; or a count has no steps for parts of a unit, or fewer rows than `total`.
+        ParameterError: `together` is for other numbers, for fewer groups, or has a body that does not contain
+            a unit's contribution, as far as its bounds show; a unit moves by more than 1; a statistic is not
+            a sum over units; or a count has no steps for fractions of a unit, or fewer rows than `total`.
 
     >>> from sfumato.transformations import Row, bound_groups, Count
     >>> count = bound_groups(2) >> per_group([Count(rows=1)], Norm.L1, [Fraction(1)], groups=2)
@@ -397,16 +402,17 @@ def per_group(
 
 @suggest_arguments
 def cone_of(statistics: Sequence[Statistic]) -> ConeBody:
-    """Return a cone that holds every contribution of a unit to a group's statistics, after rounding.
+    """Return a cone that contains every contribution of a unit to a group's statistics, after rounding.
 
-    The count that limits the others comes first: units, of which each contribution to a group is one; units,
-    and then rows, of which it is at least one; or rows, where no number goes by units. In the place of rows,
-    or below rows or units, may be the rows with a value in a column, for sums of its values alone. One
-    number that is never negative needs no other, and sums of weights limit those of weighted values. Margins
-    alone are in a cube.
+    The count that limits the others comes first. It is units, with one per contribution to a group, followed
+    by rows, with at least one; or rows alone, if no number is per unit. For sums of a single column, the rows
+    with a value in it can replace rows or stand below rows or units. A single number that is never negative
+    needs no other, and sums of weights limit those of weighted values. Margins alone are in a cube.
 
     Args:
-        statistics: of one group, in their order.
+        statistics: the statistics of one group, in order.
+    Returns:
+        The cone.
     Raises:
         QueryError: no count limits all numbers, or there is a quantile tree.
 

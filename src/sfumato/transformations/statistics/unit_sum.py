@@ -27,14 +27,14 @@ class UnitSum(Statistic):
     A unit without a value adds zero.
 
     Args:
-        label: prefix of the coordinate's name.
-        column: the column that is added up.
+        label: the prefix of the coordinate's name.
+        column: the column to add up.
         exponent: log2 of the grid step; 0 for integer columns.
         lower, upper: the bounds in steps.
-        integer: the column holds integers, which are added without a detour over float64.
-        centre: steps subtracted from each unit's sum; the midpoint of `ends` where a count of units
-            is released too and gives it back, which halves the sensitivity or better.
-        missing: whether a row can lack a value, so that a unit can have none at all.
+        integer: whether the column has integers, which are added without conversion to float64.
+        centre: the number of steps subtracted from each unit's sum: the midpoint of `ends` if a count of
+            units is released too and restores it, which at least halves the sensitivity.
+        missing: whether a row can lack a value, so that a unit can have none.
 
     >>> hours = UnitSum("x", "x", 0, 5, 10, integer=True)
     >>> hours.contribution([{"x": 7}, {"x": 9}, {"x": None}]), hours.contribution([{"x": None}])
@@ -66,14 +66,16 @@ class UnitSum(Statistic):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The range of a unit sum, in steps: the bounds, and 0 where a unit can lack values."""
+        """The range of a unit's sum, in steps: the bounds, and 0 if a unit can have no value."""
         return (min(self.lower, 0), max(self.upper, 0)) if self.missing else (self.lower, self.upper)
 
     def row_steps(self, value: Any) -> int | None:
-        """Return a row's value in a unit sum's steps, clamped to the huge range; None for NULL and NaN.
+        """Return a row's value in steps, clamped to the huge range; None for NULL and NaN.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            A whole number, or None.
 
         >>> hours = UnitSum("hours", "hours", exponent=-1, lower=0, upper=80, integer=False)
         >>> [hours.row_steps(value) for value in (7.3, 90, None)]
@@ -88,7 +90,7 @@ class UnitSum(Statistic):
         return steps_half_away(min(max(number, -huge), huge), self.exponent)
 
     def contribution(self, rows: Sequence[Values], weight: int = WHOLE) -> Counter[Hashable]:
-        """Return the clamped unit sum, less the centre."""
+        """Return the clamped unit sum, minus the centre."""
         values = [x for row in rows if (x := self.row_steps(row[self.column])) is not None]
         clamped = 0 if self.missing and not values else min(max(sum(values), self.lower), self.upper)
         return Counter({self.names[0]: scaled_down(clamped - self.centre, 1, 1, weight)})

@@ -27,23 +27,23 @@ MAX_ENTRIES = 4096
 
 @dataclass(frozen=True)
 class VectorSum(Statistic):
-    """A vector sum: each unit's exact sum in a group, or each row's vector, is brought into a ball.
+    """A vector sum in which each unit's exact sum in a group, or each row's vector, is scaled into a ball.
 
-    A vector that is longer than the radius keeps its direction, but for what is cut of each entry towards
-    zero; of the L-infinity ball each entry is clamped. So what is added is in the ball, after all rounding. A
-    row whose list is NULL, of another length, or has an entry that is NULL or NaN has no vector; infinite
+    A vector longer than the radius keeps its direction, except that each entry is truncated towards zero. In
+    the L-infinity ball each entry is clamped instead. The result is in the ball, after all rounding. A row
+    whose list is NULL, has another length, or has an entry that is NULL or NaN has no vector; infinite
     entries are clamped.
 
     Args:
-        label, column: prefix of the coordinate's name, and the column.
-        length: of the vectors.
+        label, column: the prefix of the coordinate's name, and the column.
+        length: the length of the vectors.
         exponent: log2 of the grid step of entries.
-        radius: of the ball, in steps.
-        ball: of which norm.
-        rows: the limit of rows per unit and group, where each row's vector is brought into the ball; None
-            where the unit's sum is.
+        radius: the radius of the ball, in steps.
+        ball: the norm of the ball.
+        rows: the limit of rows per unit and group if each row's vector is scaled into the ball; None if the
+            unit's sum is.
     Raises:
-        ParameterError: the length or the radius is not admissible.
+        ParameterError: the length or the radius is not valid.
 
     >>> rows = [{"x": [6, 8]}, {"x": [6, 8]}, {"x": [1]}, {"x": None}]
     >>> VectorSum("x", "x", 2, 0, 10, Ball.L2).contribution(rows)
@@ -73,7 +73,7 @@ class VectorSum(Statistic):
 
     @property
     def by_rows(self) -> bool:  # type: ignore[override]
-        """Whether each row's vector is bounded by itself."""
+        """Whether each row's vector is bounded separately."""
         return self.rows is not None
 
     @property
@@ -93,10 +93,12 @@ class VectorSum(Statistic):
         return (Coordinate(f"{self.label}.vector", Role.VECTOR, step, self.column, what),)
 
     def row_steps(self, value: Any) -> list[int] | None:
-        """Return one row's vector in steps, clamped to the huge range; None where it has none.
+        """Return one row's vector in steps, clamped to the huge range; None if it has none.
 
         Args:
-            value: of a row; None for NULL.
+            value: the row's value; None for NULL.
+        Returns:
+            The entries, or None.
 
         >>> place = VectorSum("place", "place", length=2, exponent=-1, radius=10, ball=Ball.L2)
         >>> [place.row_steps(value) for value in ([1.5, 30], [1.5], [1.5, None])]
@@ -123,7 +125,7 @@ class VectorSum(Statistic):
 
     @property
     def per_unit(self) -> str:
-        """How a unit counts: with its vector sum, where that is bounded."""
+        """How a unit counts: with its vector sum, if that is bounded."""
         return f"with its sum of vectors of {self.column} within the bound"
 
     @property
@@ -140,7 +142,7 @@ class VectorSum(Statistic):
 
     @property
     def body(self) -> Body:
-        """The body of a vector sum: the ball, or one as many times as large as rows count."""
+        """The body of a vector sum: the ball, or the ball multiplied by the limit of rows."""
         return BallBody(self.names[0], self.length, Fraction(self.radius * (self.rows or 1)), self.ball)
 
     @property
@@ -236,15 +238,15 @@ def within(vector: Sequence[int], radius: int, ball: Ball) -> list[int]:
 
 @dataclass(frozen=True)
 class VectorCount(Statistic):
-    """The number of vectors: rows whose list has the length, and no entry that is NULL or NaN.
+    """The number of vectors: rows whose list has the length and no entry that is NULL or NaN.
 
-    A unit with n rows, m of them with a vector, counts m * min(1, rows/n), cut to the grid as sums are.
+    A unit with n rows, m of them with a vector, counts m * min(1, rows/n), truncated to the grid like sums.
 
     Args:
         column: the column of lists.
-        length: of the vectors.
+        length: the length of the vectors.
         rows: the limit of rows per unit and group.
-        exponent: log2 of the step, at most 0: of one row, or of a fraction of one.
+        exponent: log2 of the step, at most 0; the step is one row or a fraction of one.
 
     >>> VectorCount("x", 2, rows=2, exponent=-2).contribution([{"x": [1, 2]}, {"x": [1]}, {"x": [0, 0]}])
     Counter({'x[2].vectors': 5})
@@ -272,7 +274,7 @@ class VectorCount(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether the number of vectors holds parts of a row in whole steps."""
+        """Whether fractions of a row are whole steps of the number of vectors."""
         return self.exponent <= -WEIGHT_BITS
 
     @property

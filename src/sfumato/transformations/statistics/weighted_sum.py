@@ -19,9 +19,9 @@ from sfumato.transformations.statistics.statistic import Coordinate, Role, Stati
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """The grid of weights in weighted sums: from 0 to a largest one, above which they are trimmed.
+    """The grid of weights in weighted sums: from 0 to a largest weight, to which larger ones are trimmed.
 
-    Weights below 0 are 0.
+    Negative weights are 0.
 
     Args:
         exponent: log2 of the step.
@@ -41,11 +41,13 @@ class WeightGrid:
 
     @classmethod
     def up_to(cls, most: Fraction, whole: bool) -> WeightGrid:
-        """Return the grid of weights up to a largest one, which moves outward to it.
+        """Return the grid of weights up to a largest weight, which moves outward to the grid.
 
         Args:
             most: the largest weight, greater than 0.
             whole: whether weights are whole numbers.
+        Returns:
+            The grid.
         """
         fine = Grid.for_noise(most, cls.BITS)
         grid = Grid(max(fine.exponent, 0)) if whole else fine
@@ -57,10 +59,12 @@ class WeightGrid:
         return Grid(self.exponent).step
 
     def steps(self, weight: object) -> int | None:
-        """Return a weight in steps, trimmed; None where there is none.
+        """Return a weight in steps, trimmed; None if there is no weight.
 
         Args:
-            weight: of a row; None for NULL.
+            weight: the row's weight; None for NULL.
+        Returns:
+            A whole number, or None.
         """
         number = as_double(weight)
         if number is None:
@@ -74,19 +78,20 @@ class WeightGrid:
 
 @dataclass(frozen=True)
 class WeightedSum(Statistic):
-    """A weighted sum: of the weights of rows with a value, and of their values times their weights.
+    """A weighted sum: the weights of rows with a value, and their values times their weights.
 
-    A row with weight w and value x, in steps, the value from the centre of its bounds, adds w to the one and
-    round(w x / 2^bits) to the other; without a weight or a value it adds nothing. A unit with n rows is
-    scaled down by rows/n: weights upwards, and values towards zero, so that weights always limit values.
+    A row with weight w and value x, in steps, the value from the centre of its bounds, adds w to the first
+    number and round(w x / 2^bits) to the second; without a weight or a value it adds nothing. A unit with n
+    rows is scaled down by rows/n: weights upwards, and values towards zero, so that weights always limit
+    values.
 
     Args:
-        label: prefix of the coordinates' names.
+        label: the prefix of the coordinates' names.
         weight: the column of weights.
         rows: the limit of rows per unit and group.
         weights: bounds and step of the weights.
-        column: the column of values; None for weights alone, of all rows.
-        grid: bounds and step of the values; None for weights alone.
+        column: the column of values; None for only the weights of all rows.
+        grid: bounds and step of the values; None for only weights.
         bits: log2 of the coarsening of products.
     Raises:
         ParameterError: there is a grid without a column of values.
@@ -121,7 +126,7 @@ class WeightedSum(Statistic):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinates of a weighted sum: weights, then weighted values where added up."""
+        """The coordinates of a weighted sum: weights, then weighted values if they are added up."""
         bounds = 0.0, float(self.weights.most * self.weights.step)
         of = "rows" if self.column is None else f"rows with a value of {self.column}"
         what = f"sum of the weights {self.weight} of {of}, trimmed"
@@ -139,7 +144,9 @@ class WeightedSum(Statistic):
         """Return what one row adds to the sum of weights and to the weighted sum of values.
 
         Args:
-            row: its values by column.
+            row: the row's values by column.
+        Returns:
+            The amounts.
 
         >>> income = WeightedSum("income", "w", 1, WeightGrid(0, 50), "income", ValueGrid(0, 0, 90))
         >>> [income.row({"income": 60, "w": w}) for w in (4, 1000, None)]
@@ -163,7 +170,7 @@ class WeightedSum(Statistic):
 
     @property
     def divisible(self) -> bool:
-        """Whether parts of a unit count: a part of a weight is no whole number of steps."""
+        """Whether fractions of a unit count: a fraction of a weight is not a whole number of steps."""
         return False
 
     @property
