@@ -30,7 +30,7 @@ _URL = "the address of a service, such as https://data.example.org"
 
 
 class Client:
-    """A client of a service. Made by `connect`.
+    """A client of a query service, as `connect` returns it.
 
     >>> clinic = connect(url, token)  # as `sfumato serve` and `sfumato token create` have printed them
     >>> sorted(clinic.tables)
@@ -61,18 +61,18 @@ class Client:
     def sql(
         self, text: str, *, confidence: float = 0.95, simultaneous: bool = False, dummy: bool = False
     ) -> RemoteRelease:
-        """Release a SQL query on the service's tables, and charge your budget there; as `sfumato.sql`.
+        """Release a SQL query on the service's tables, as `sfumato.sql`, and charge your budget there.
 
         Args:
-            text: one SELECT in the differential-privacy dialect; see docs/sql.md.
-            confidence, simultaneous: of the error bars, as of `Release.errors`.
-            dummy: ask made-up rows, for free: to see what comes back (docs/dummy.md).
+            text: a SELECT in the differential-privacy dialect; see docs/sql.md.
+            confidence, simultaneous: of the error bars, as for `Release.errors`.
+            dummy: query dummy rows at no cost, to see the form of the answer (docs/dummy.md).
         Returns:
             A `RemoteRelease`: the noisy numbers, their error bars, and what they cost.
         Raises:
-            QueryError, SqlError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
-            EngineError: the service does not answer, and did not when the same was sent again. Where it had
-                the question, `history` tells what that cost, and `answer` gives what was paid.
+            QueryError, SqlError, BudgetError, RefusalError: as for `sfumato.sql`; nothing is spent then.
+            EngineError: the service did not answer, also after a retry. If it received the query, `history`
+                shows the cost, and `answer` returns the answer that you were charged for.
 
         >>> clinic = connect(url, token)
         >>> answer = clinic.sql(
@@ -91,13 +91,13 @@ class Client:
         """Return a private table of the service, for queries in Python.
 
         Args:
-            name: as `tables` has it.
+            name: a name from `tables`.
         Returns:
-            A table whose methods are those of a table of `sf.catalog` beside the rows. What is declared of it
-            is fetched once; a mistake, a plan and a preview are told here, of that, and free. Only
-            `release` of what is asked goes to the service, and spends.
+            A table with the methods of a table from `sf.catalog`. Its declarations are fetched once, so
+            mistakes, plans and previews need no request and are free. Only `release` sends a query to the
+            service and spends.
         Raises:
-            QueryError: there is no such table, or it is public.
+            QueryError: the table does not exist, or is public.
             EngineError: the service does not answer.
 
         >>> connect(url, token).table("visits")
@@ -109,9 +109,11 @@ class Client:
         """Return a public table of the service, to join with private ones.
 
         Args:
-            name: as the owner declares it.
+            name: the name that the owner declares.
+        Returns:
+            A public table.
         Raises:
-            QueryError: there is no such table, or it is private.
+            QueryError: the table does not exist, or is private.
             EngineError: the service does not answer.
 
         >>> connect(url, token).public("reforms")
@@ -146,12 +148,12 @@ class Client:
         raise AssertionError  # the last attempt returns or raises
 
     def answer(self, entry: int) -> RemoteRelease:
-        """Return an answer that you have paid for again, without charge.
+        """Return an answer that you were charged for again, at no charge.
 
         Args:
-            entry: as `history` has it.
+            entry: the number of an entry in `history`.
         Returns:
-            The same `RemoteRelease` as when it was paid.
+            The same `RemoteRelease` as the first time.
         Raises:
             QueryError: no answer of yours is kept for the entry.
             EngineError: the service does not answer.
@@ -170,13 +172,13 @@ class Client:
         """Ask the service for a query's cost and expected errors; nothing is read or charged.
 
         Args:
-            text: as of `sql`.
-            units: sizes of groups of which to tell errors; none is faster.
-            confidence: of the errors.
+            text: as for `sql`.
+            units: group sizes for which to report errors; without any the request is faster.
+            confidence: the confidence of the error bars.
         Returns:
-            An `Asked`: its cost, what is left, and the errors to expect.
+            An `Asked`: the cost, the remaining budget, and the expected errors.
         Raises:
-            QueryError, SqlError, BudgetError, RefusalError: as from `sql`.
+            QueryError, SqlError, BudgetError, RefusalError: as for `sql`.
             EngineError: the service does not answer.
 
         >>> asked = connect(url, token).ask(
@@ -228,7 +230,7 @@ class Client:
 
     @property
     def history(self) -> tuple[Paid, ...]:
-        """Your paid queries at the service and their costs, in order."""
+        """The queries charged to your budget at the service, with their costs, in order."""
         return tuple(Paid(**one) for one in self._json("GET", "/v1/history")["history"])
 
     def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -283,12 +285,14 @@ def connect(url: str, token: str, *, seconds: float = 300.0, context: ssl.SSLCon
     """Return a client of a service that `sfumato serve` runs.
 
     Args:
-        url: where it is, such as "https://data.example.org".
-        token: what its owner has given you; it is in no error and no `repr`.
-        seconds: to wait for an answer.
-        context: of TLS; by default certificates are checked against those that this machine trusts.
+        url: the address of the service, such as "https://data.example.org".
+        token: the token from its owner; no error and no `repr` shows it.
+        seconds: the seconds to wait for an answer.
+        context: the TLS context; by default certificates are checked against those that this machine trusts.
+    Returns:
+        The client. Nothing has been sent yet.
     Raises:
-        ParameterError, QueryError: the address or the token has no such form. Nothing is sent yet.
+        ParameterError, QueryError: the address or the token has the wrong form.
 
     >>> connect("http://127.0.0.1:8000", "sfumato_0123456789ab_secret")
     <Client of http://127.0.0.1:8000>

@@ -39,7 +39,7 @@ _NUMBERS = ("plot", "chart", "compare", "share_of_total", "measured")
 class Cost(NamedTuple):
     """The cost of a remote release: an epsilon and a delta.
 
-    Part of what a `Client` says, which `connect` gives.
+    Part of the answers of a `Client`, which `connect` returns.
 
     Args:
         epsilon, delta: as floats.
@@ -50,14 +50,14 @@ class Cost(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What is left of a budget at a service, as `Budget.remaining` has it locally.
+    """What is left of a budget at a service, like `Budget.remaining`.
 
-    What a `Client` that `connect` gives says by `remaining`.
+    `remaining` of a `Client`, which `connect` returns.
 
     Args:
-        epsilon: what the next question may surely ask for.
-        delta: what it may name beside.
-        share: the part of the budget that is left, from 0 to 1.
+        epsilon: the epsilon that the next query can surely spend.
+        delta: the delta that the next query can spend with it.
+        share: the share of the budget that is left, from 0 to 1.
     """
 
     epsilon: float
@@ -66,16 +66,16 @@ class Left(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """One paid query at a service.
+    """One query charged at a service.
 
-    An entry of the `history` of what `connect` gives.
+    An entry in the `history` of the client that `connect` returns.
 
     Args:
-        what: was asked, in a few words.
-        epsilon, delta: what it cost.
-        at: when, in UTC.
-        analyst: by whom.
-        entry: of the ledger, by which `Client.answer` gives the answer again.
+        what: a short description of the query.
+        epsilon, delta: its cost.
+        at: the time, in UTC.
+        analyst: the analyst who asked.
+        entry: the number of the ledger entry, with which `Client.answer` returns the answer again.
     """
 
     what: str
@@ -90,17 +90,17 @@ class Paid(NamedTuple):
 class Asked:
     """The cost and expected errors of a remote release, before anything is charged.
 
-    Made by `Client.ask`, of what `connect` gives.
+    Returned by `Client.ask` of the client that `connect` returns.
 
     Args:
-        cost: of a release.
-        remaining: of the budget, before it.
-        explanation: each step, with bounds, noise and share of the budget; None where a release finds bounds.
-        previews: expected errors by size of group, as `Question.preview` tells them: a table for each
-            private SELECT of the text.
-        notes: what was assumed.
-        repeats: the entry of the ledger whose answer `sql` would give once more, for nothing, to the same
-            text and confidence; None where it would be new, and paid.
+        cost: the cost of a release.
+        remaining: the remaining budget before it.
+        explanation: each step, with bounds, noise and share of the budget; None if a release infers bounds.
+        previews: expected errors by size of group, as from `Question.preview`: a table for each private
+            SELECT of the text.
+        notes: the assumptions.
+        repeats: the ledger entry whose answer `sql` would repeat at no charge, for the same text and
+            confidence; None if the answer would be new and charged.
     """
 
     cost: Cost
@@ -114,7 +114,7 @@ class Asked:
 class RemoteRelease(SuggestingArguments, ResultTable):
     """A noisy table that a service released, like a `Release`, with error bars of one confidence.
 
-    Made by `Client.sql`, of what `connect` gives.
+    Returned by `Client.sql` of the client that `connect` returns.
 
     Args:
         stream: the answer, an Arrow stream.
@@ -155,18 +155,18 @@ class RemoteRelease(SuggestingArguments, ResultTable):
 
     @property
     def spent(self) -> tuple[float, float]:
-        """The budget (epsilon, delta) that the remote release stays within."""
+        """The budget (epsilon, delta) that bounds the privacy loss of the remote release."""
         return self._about["spent"]["epsilon"], self._about["spent"]["delta"]
 
     @property
     def repeats(self) -> int | None:
-        """The ledger entry whose answer the remote release repeats without charge; None if it is new."""
+        """The ledger entry whose answer this release repeats at no charge, or None if it is new."""
         found: int | None = self._about["repeats"]
         return found
 
     @property
     def dummy(self) -> bool:
-        """Whether the remote release is of made-up rows."""
+        """Whether the remote release is about dummy rows."""
         return bool(self._about["dummy"])
 
     def receipt(self) -> Receipt:
@@ -185,11 +185,11 @@ class RemoteRelease(SuggestingArguments, ResultTable):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Hints that the remote release's noisy numbers give about the query."""
+        """Hints from the noisy numbers that the query may not be the intended one."""
         return tuple(self._about["hints"])
 
     def to_arrow(self) -> pa.Table:
-        """Return the remote release as an Arrow table; schema metadata says what is not included.
+        """Return the release as an Arrow table; its schema's metadata state what is not included.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
@@ -204,11 +204,13 @@ class RemoteRelease(SuggestingArguments, ResultTable):
         """Return the remote release as a pandas data frame, optionally with error bars.
 
         Args:
-            errors: whether each number `n` has its half-width in a column `n_error` behind it.
-            confidence: as of `errors`.
+            errors: whether to add the half-width of each number `n` in a column `n_error` after it.
+            confidence: as for `errors`.
+        Returns:
+            A pandas data frame.
         Raises:
-            ParameterError: it is another confidence than that which was asked for.
-            QueryError: a name of an error bar's column is taken.
+            ParameterError: the confidence is not the one that was asked for.
+            QueryError: the name of an error-bar column is taken.
             RefusalError: there are no error bars.
             EngineError: pandas is not installed.
 
@@ -235,12 +237,15 @@ class RemoteRelease(SuggestingArguments, ResultTable):
         return pandas_frame(made, self._attributes(bars=True))
 
     def errors(self, confidence: float | None = None) -> pa.Table:
-        """Return half-widths of the remote release's error bars, row by row; NULL if there is none.
+        """Return half-widths of the error bars, row by row; NULL if there is none.
 
         Args:
-            confidence: that which was asked for, or left out: the service keeps no release.
+            confidence: the confidence that was asked for, or None. No other is possible, because the service
+                keeps no release.
+        Returns:
+            An Arrow table.
         Raises:
-            ParameterError: it is another one.
+            ParameterError: the confidence is a different one.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
@@ -262,7 +267,7 @@ class RemoteRelease(SuggestingArguments, ResultTable):
             raise ParameterError("confidence", confidence, f"{given}, or be given to sql(..., confidence=)")
 
     def explain(self) -> str:
-        """Return the steps of the remote release with bounds, noise scales and budget shares.
+        """Return the steps of the release, with bounds, noise scales and budget shares.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf

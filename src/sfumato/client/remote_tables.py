@@ -139,7 +139,7 @@ def _rows(keys: Any) -> list[Any]:
 
 @dataclass(frozen=True, repr=False)
 class RemotePublicTable(Remote):
-    """A public table of a service, to join with private ones. Made by `Client.public`.
+    """A public table of a service, to join with private ones; `Client.public` returns it.
 
     >>> from sfumato.client import connect
     >>> reforms = connect(url, token).public("reforms")
@@ -165,10 +165,10 @@ class RemotePublicTable(Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteTable(Remote):
-    """A private table of a service, with the methods of `sf.catalog`'s tables. Made by `Client.table`.
+    """A private table of a service, with the methods of a table from `sf.catalog`.
 
-    What is wrong with a call is said at once, of what the owner declares; nothing is sent before a release.
-    Bounds, limits and domains that are left out are the catalog's.
+    `Client.table` returns it. Mistakes in a call are reported at once, from the owner's declarations; nothing
+    is sent before a release. The catalog supplies bounds, limits and domains that you leave out.
 
     >>> from sfumato.client import connect
     >>> visits = connect(url, token).table("visits")
@@ -228,7 +228,7 @@ class RemoteTable(Remote):
 class RemoteQuestion(Remote):
     """A complete question to a service, validated locally: it can be planned, previewed and released.
 
-    Made by `RemoteTable.agg`, of a table that `connect` leads to. Nothing is sent for a plan or a preview.
+    `RemoteTable.agg` returns it, for a table of the client from `connect`. A plan or a preview sends nothing.
 
     >>> from sfumato.client import connect
     >>> import sfumato as sf
@@ -245,17 +245,17 @@ class RemoteQuestion(Remote):
 
     @property
     def title(self) -> str:
-        """A summary of the remote question in a few words."""
+        """A short summary of the remote question."""
         return self._local.title
 
     @property
     def automatic(self) -> bool:
-        """Whether the remote question leaves bounds or limits for its release to infer."""
+        """Whether the release infers bounds or limits of the remote question."""
         return self._local.automatic
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The remote question's output columns after the keys."""
+        """The names of the output columns after the keys."""
         return self._local.output_names
 
     weigh: ClassVar[Callable[..., RemoteQuestion]] = _recording(Question.weigh)
@@ -266,15 +266,15 @@ class RemoteQuestion(Remote):
     def ask(
         self, *, units: Sequence[int] = (100, 1_000, 10_000), confidence: float = 0.95, **options: Any
     ) -> Asked:
-        """Ask the service for the question's cost, what is left, and whether the answer would be repeated.
+        """Ask the service for the cost, the remaining budget, and whether the answer would be repeated.
 
         Args:
-            units, confidence: as of `Client.ask`.
-            options: of `release`.
+            units, confidence: as for `Client.ask`.
+            options: options of `release`.
         Returns:
             An `Asked`.
         Raises:
-            QueryError, BudgetError, RefusalError: as from `release`; nothing is read, and nothing spent.
+            QueryError, BudgetError, RefusalError: as for `release`; nothing is read or spent.
             EngineError: the service does not answer.
 
         >>> from sfumato.client import connect
@@ -302,17 +302,17 @@ class RemoteQuestion(Remote):
         """Release the question at the service, and charge your budget there.
 
         Args:
-            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as of
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share: as for
                 `Question.release`.
             confidence, simultaneous: of the error bars that come with it.
-            dummy: ask rows that the service makes up, for free.
+            dummy: query dummy rows from the service, at no cost.
         Returns:
-            The answer; the same question again is given once more, for nothing, where the owner has named the
-            version of the data.
+            The answer. The same question is answered again at no charge if the owner has declared the version
+            of the data.
         Raises:
-            QueryError, BudgetError, RefusalError: as beside the rows; nothing is spent then.
-            EngineError: the service does not answer. Where it had the question, it may have spent its cost:
-                `Client.history` tells.
+            QueryError, BudgetError, RefusalError: as for `Question.release`; nothing is spent then.
+            EngineError: the service does not answer. If it received the question, the cost may have been
+                spent; `Client.history` shows it.
 
         >>> from sfumato.client import connect
         >>> import sfumato as sf
@@ -344,9 +344,9 @@ class RemoteQuestion(Remote):
 
 @dataclass(frozen=True, repr=False)
 class RemoteTop(Remote):
-    """A question to a service for the k largest groups. Made by `RemoteTable.top`.
+    """A query to a service for the k largest groups, as `RemoteTable.top` returns it.
 
-    A `Client`, which `connect` gives, has the table. Nothing is sent for a plan.
+    The table comes from a `Client`, which `connect` returns. A plan sends nothing.
 
     >>> from sfumato.client import connect
     >>> ages = connect(url, token).table("visits").top("age", k=3)
@@ -365,7 +365,7 @@ class RemoteTop(Remote):
         """Ask the service for the cost of the largest groups, as `RemoteQuestion.ask`.
 
         Args:
-            options: those of `Top.plan`.
+            options: options of `Top.plan`.
         Returns:
             An `Asked`.
 
@@ -390,12 +390,12 @@ class RemoteTop(Remote):
         """Release the keys of the largest groups at the service, and charge your budget there.
 
         Args:
-            epsilon, delta, counts, counts_share: as of `Top.release`.
-            confidence, simultaneous, dummy: as of `RemoteQuestion.release`.
+            epsilon, delta, counts, counts_share: as for `Top.release`.
+            confidence, simultaneous, dummy: as for `RemoteQuestion.release`.
         Returns:
             A `RemoteRelease`.
         Raises:
-            QueryError, BudgetError, EngineError: as from `RemoteQuestion.release`.
+            QueryError, BudgetError, EngineError: as for `RemoteQuestion.release`.
 
         >>> from sfumato.client import connect
         >>> numbers = connect(url, token).table("visits").top("docvis", k=3)

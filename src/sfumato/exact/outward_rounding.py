@@ -356,10 +356,12 @@ def is_less(one: LazyReal, other: LazyReal) -> bool:
 
 
 def round_up(number: Fraction) -> float:
-    """Return the smallest float that is not below `number`: outward rounding upwards.
+    """Return the smallest float that is at least `number`.
 
     Args:
         number: an exact number.
+    Returns:
+        A float.
 
     >>> round_up(Fraction(1, 3)) > Fraction(1, 3) >= round_down(Fraction(1, 3))
     True
@@ -369,10 +371,12 @@ def round_up(number: Fraction) -> float:
 
 
 def round_down(number: Fraction) -> float:
-    """Return the largest float that is not above `number`: outward rounding downwards.
+    """Return the largest float that is at most `number`.
 
     Args:
         number: an exact number.
+    Returns:
+        A float.
 
     >>> round_down(Fraction(1, 10)) < Fraction(1, 10)
     True
@@ -385,6 +389,8 @@ def root_up(square: Fraction) -> Fraction:
 
     Args:
         square: an exact number of at least 0.
+    Returns:
+        A Fraction.
 
     >>> root_up(Fraction(9, 4)) == Fraction(3, 2), root_up(Fraction(2)) ** 2 > 2
     (True, True)
@@ -397,6 +403,8 @@ def root_down(square: Fraction) -> Fraction:
 
     Args:
         square: an exact number of at least 0.
+    Returns:
+        A Fraction.
 
     >>> root_down(Fraction(9, 4)) == Fraction(3, 2), root_down(Fraction(2)) ** 2 < 2
     (True, True)

@@ -20,11 +20,11 @@ Number = int | float | str | Fraction | Decimal
 
 
 def as_fraction(value: object, name: str) -> Fraction:
-    """Take a parameter as exactly the number that it is.
+    """Return a parameter as exactly the number that it is.
 
     Args:
-        value: an int, float, Fraction, Decimal, NumPy scalar, or a text such as "0.1" or "1/3".
-            A float is exactly its binary value; a text is exactly what is written.
+        value: an int, float, Fraction, Decimal, NumPy scalar, or text such as "0.1" or "1/3". A float is
+            exactly its binary value; text is exactly what is written.
         name: the parameter's name, for the error.
     Returns:
         The same number as a Fraction.
@@ -52,14 +52,14 @@ def _is_small(text: str) -> bool:
 
 
 def as_written(value: object, name: str) -> Fraction:
-    """Take a number parameter as a person wrote it: the float 0.1 is a tenth, and 1/3 a third.
+    """Return a number parameter as a person wrote it: the float 0.1 is a tenth, and 1/3 a third.
 
     Args:
-        value: as of `as_fraction`.
+        value: as for `as_fraction`.
         name: the parameter's name, for the error.
     Returns:
-        Of a float the fraction with the smallest denominator up to a million that Python would round to
-        it; without one its shortest decimal. Of other numbers exactly the same number.
+        For a float, the fraction with the smallest denominator up to a million that Python would round to it,
+        or else its shortest decimal. For other numbers, exactly the same number.
     Raises:
         ParameterError: value is not a finite number.
 
@@ -75,10 +75,12 @@ def as_written(value: object, name: str) -> Fraction:
 
 
 def written_up(number: Fraction) -> float:
-    """Return the float that people would write as the parameter; without one the next float above it.
+    """Return the float that people would write for a number, or else the next float above it.
 
     Args:
-        number: such as an epsilon that was spent.
+        number: a number, such as an epsilon that was spent.
+    Returns:
+        A float.
 
     >>> written_up(Fraction(1, 10**6)), written_up(Fraction(1, 10**6) + Fraction(1, 10**30))
     (1e-06, 1.0000000000000002e-06)
@@ -90,16 +92,16 @@ def written_up(number: Fraction) -> float:
 
 
 def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> list[Fraction]:
-    """Take a parameter with several numbers exactly; an error quotes none of them, as it may be a column.
+    """Return a parameter with several numbers exactly; errors quote none of them, because they may be data.
 
     Args:
-        values: a list, or whatever can be iterated over.
+        values: a list or other iterable of numbers.
         name: the parameter's name, for the error.
-        expected: what is admissible, for the error.
+        expected: the valid values, for the error.
     Returns:
-        Each number as the rational that it is.
+        Each number as exactly the rational that it is.
     Raises:
-        ParameterError: one of them is no finite number.
+        ParameterError: a value is not a finite number.
 
     >>> as_fractions(["0.5", 2], "edges")
     [Fraction(1, 2), Fraction(2, 1)]
@@ -111,16 +113,16 @@ def as_fractions(values: Any, name: str, expected: str = "finite numbers") -> li
 
 
 def one_of(value: object, name: str, known: Iterable[str]) -> str:
-    """Take a parameter that must be one of some names, and compare nothing else with them.
+    """Return a parameter that must be one of some names; no other value is compared with them.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
-        known: what it may be.
+        value: the argument.
+        name: the parameter's name, for the error.
+        known: the valid names.
     Returns:
         The name.
     Raises:
-        ParameterError: it is none of them.
+        ParameterError: the value is not one of them.
 
     >>> one_of("laplace", "noise", ("laplace", "gaussian"))
     'laplace'
@@ -132,15 +134,15 @@ def one_of(value: object, name: str, known: Iterable[str]) -> str:
 
 
 def truth_value(value: object, name: str) -> bool:
-    """Take a parameter that must be True or False.
+    """Return a parameter that must be True or False.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
+        value: the argument.
+        name: the parameter's name, for the error.
     Returns:
         The value.
     Raises:
-        ParameterError: it is neither.
+        ParameterError: the value is neither.
 
     >>> truth_value(True, "dummy")
     True
@@ -151,15 +153,15 @@ def truth_value(value: object, name: str) -> bool:
 
 
 def positive(value: object, name: str) -> Fraction:
-    """Take a number parameter exactly, which must be greater than zero.
+    """Return a number parameter exactly, which must be greater than zero.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
+        value: the argument.
+        name: the parameter's name, for the error.
     Returns:
-        The number as the rational that it is.
+        The number as exactly the rational that it is.
     Raises:
-        ParameterError: it is no finite number, or not greater than zero.
+        ParameterError: the value is not a finite number greater than zero.
 
     >>> positive("0.1", "epsilon")
     Fraction(1, 10)
@@ -171,15 +173,15 @@ def positive(value: object, name: str) -> Fraction:
 
 
 def at_least_0(value: object, name: str) -> Fraction:
-    """Take a number parameter exactly, which must not be negative.
+    """Return a number parameter exactly, which must not be negative.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
+        value: the argument.
+        name: the parameter's name, for the error.
     Returns:
-        The number as the rational that it is.
+        The number as exactly the rational that it is.
     Raises:
-        ParameterError: it is no finite number, or negative.
+        ParameterError: the value is not a finite number of at least zero.
 
     >>> at_least_0("1/2", "delta")
     Fraction(1, 2)
@@ -191,10 +193,12 @@ def at_least_0(value: object, name: str) -> Fraction:
 
 
 def as_int(value: object) -> int | None:
-    """Return a whole-number parameter, of Python or NumPy, as an int; None for all else and for booleans.
+    """Return a whole number of Python or NumPy as an int, and None for other values and booleans.
 
     Args:
-        value: what somebody gave.
+        value: the argument.
+    Returns:
+        An int or None.
 
     >>> import numpy
     >>> as_int(numpy.int8(3)), as_int(3.0), as_int(True), as_int(numpy.True_), as_int(numpy.array([3]))
@@ -210,16 +214,16 @@ def as_int(value: object) -> int | None:
 
 
 def whole_number(value: object, name: str, least: int) -> int:
-    """Take a parameter that must be a whole number of at least `least`.
+    """Return a parameter that must be a whole number of at least `least`.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
-        least: the smallest that is allowed.
+        value: the argument.
+        name: the parameter's name, for the error.
+        least: the smallest valid number.
     Returns:
         The number as an int.
     Raises:
-        ParameterError: it is no such number.
+        ParameterError: the value is not such a number.
 
     >>> whole_number(0, "seed", 0)
     0
@@ -231,15 +235,15 @@ def whole_number(value: object, name: str, least: int) -> int:
 
 
 def positive_int(value: object, name: str) -> int:
-    """Take a parameter that must be a whole number of at least 1.
+    """Return a parameter that must be a whole number of at least 1.
 
     Args:
-        value: what somebody gave.
-        name: of the argument, for the error.
+        value: the argument.
+        name: the parameter's name, for the error.
     Returns:
         The number as an int.
     Raises:
-        ParameterError: it is no such number.
+        ParameterError: the value is not such a number.
 
     >>> positive_int(3, "groups")
     3

@@ -22,12 +22,12 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
     Args:
         transformations: at least one; all with the same input metric and the same output metric.
     Returns:
-        A Transformation from the product of the input domains to the product of the output domains, where
-        the distance of two members is the sum of the distances of their parts. Its constant is the
-        largest of the constants; where a map is not linear, its map is the sum of the maps.
+        A Transformation from the product of the input domains to the product of the output domains. The
+        distance of two members is the sum of the distances of their parts. Its constant is the largest of the
+        constants; if a map is not linear, its map is the sum of the maps.
     Raises:
         ParameterError: there is no transformation.
-        QueryError: metrics differ; from a call, for another number of parts.
+        QueryError: metrics differ; from a call, for a wrong number of parts.
 
     >>> from sfumato.framework import AbsoluteDistance, AtomDomain
     >>> whole, distance = AtomDomain(int), AbsoluteDistance()
@@ -68,7 +68,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
 
 @suggest_arguments
 def compose(measurements: Sequence[Measurement]) -> Measurement:
-    """Combine several releases of one input into one measurement: composition.
+    """Compose several releases of one input into one measurement.
 
     Args:
         measurements: at least one; all from the same domain and metric to the same measure. To choose the
@@ -85,7 +85,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
     Fraction(5, 6)
 
     Source:
-        the composition theorem of each measure, see `Measure.total`. Proof: docs/proofs/compose.md.
+        The composition theorem of each measure, see `Measure.total`. Proof: docs/proofs/compose.md.
     """
     parts = _at_least_one(measurements, "measurements")
     for side in ("input_domain", "input_metric", "output_measure"):
@@ -104,11 +104,11 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
 
 @suggest_arguments
 def postprocess(measurement: Measurement, function: Callable[[Any], Any]) -> Measurement:
-    """Combine a release with a function of it: post-processing, which costs no privacy.
+    """Post-process a release with a function, which costs no privacy.
 
     Args:
-        measurement: what is released.
-        function: of the release, and of nothing private.
+        measurement: the measurement that makes the release.
+        function: a function of the release, and of nothing private.
     Returns:
         A Measurement with the same map.
 
@@ -154,20 +154,20 @@ def _listed(name: str, parts: Sequence[Any]) -> str:
 class Odometer(Owned):
     """An odometer: release about one input until a budget is spent.
 
-    The next measurement, and its loss, may depend on everything released before. All that is ever released
-    is within the budget, which holds for the measures that are a `Filter`. An ask that does not fit is
-    refused before anything is drawn, and costs nothing; whether it fits depends on maps alone, never on
-    the data. Several threads may ask, of the process that made it alone; there are no copies.
+    The next measurement, and its loss, may depend on everything released before. The total loss of all
+    releases stays within the budget, which holds for measures that are a `Filter`. A measurement that does
+    not fit is refused at no cost, before anything is drawn; whether it fits depends on maps alone, never on
+    the data. Several threads may use an odometer, but only in the process that made it; it cannot be copied.
 
     Args:
-        data: a member of the domain; only measurements look at it.
-        domain, metric: what inputs are, and how far apart.
+        data: a member of the domain, which only measurements read.
+        domain, metric: the domain of the input and the metric on it.
         measure: `PureDP()`, `ApproximateDP()`, `ZeroConcentratedDP()` or `GaussianDP()`.
         budget: in the measure's unit: an epsilon, a pair (epsilon, delta), a rho or a mu.
-        d_in: how far apart neighbouring inputs are.
+        d_in: the distance between neighbouring inputs.
     Raises:
-        QueryError: the metric does not measure the domain, or the measure is no `Filter`.
-        BudgetError: budget is not admissible.
+        QueryError: the metric does not measure the domain, or the measure is not a `Filter`.
+        BudgetError: the budget is not valid.
         ParameterError: d_in is not a finite number of at least 0.
 
     >>> from sfumato.framework import AbsoluteDistance, AtomDomain, PureDP
@@ -182,7 +182,7 @@ class Odometer(Owned):
     sfumato.errors.BudgetError: laplace would lose 2/3 ...: 1/2 is left of the budget 1
 
     Source:
-        see `Filter`; docs/proofs/odometer.md.
+        See `Filter`; docs/proofs/odometer.md.
     """
 
     _elsewhere = "queries in two places would be counted in neither. Give each place an odometer of its own"
@@ -207,26 +207,27 @@ class Odometer(Owned):
 
     @property
     def spent(self) -> Any:
-        """The total loss of all that the odometer released."""
+        """The total loss of everything that the odometer released."""
         return self._spent
 
     @property
     def remaining(self) -> Any:
-        """The largest loss that still fits the odometer's budget, rounded down if not rational."""
+        """The largest loss that still fits the budget, rounded down if not rational."""
         return self._measure.remaining(self._spent, self._budget)
 
     def ask(self, measurement: Measurement) -> Any:
-        """Draw a release, if it fits the odometer's budget.
+        """Draw a release, if it fits the budget.
 
         Args:
-            measurement: or a chain that ends in one, from this domain and metric to this measure.
+            measurement: a measurement, or a chain that ends in one, from this domain and metric to this
+                measure.
         Returns:
             The release.
         Raises:
-            QueryError: its domain, metric or measure is another.
-            BudgetError: it would lose more than is left, or its map gives no admissible loss, or this is
-                another process than that which made the odometer.
-            RefusalError: it is asked in the middle of another ask, as by a handler of a signal.
+            QueryError: its domain, metric or measure is a different one.
+            BudgetError: it would lose more than is left, its map gives no valid loss, or this is not the
+                process that made the odometer.
+            RefusalError: it is called in the middle of another call, as from a signal handler.
         """
         self._check_home()
         self._check_spaces(measurement)

@@ -18,14 +18,14 @@ from sfumato.exact import as_fraction, positive_int, root_up
 
 
 class Ball(Enum):
-    """The norm of a ball body: a ball of contributed vectors."""
+    """The norm of a ball of contributed vectors."""
 
     L1 = "l1"
     L2 = "l2"
     LINF = "linf"
 
     def holds(self, vector: Sequence[int], radius: int) -> bool:
-        """Whether a ball body holds a vector of whole numbers.
+        """Whether the ball contains a vector of whole numbers.
 
         Args:
             vector: whole numbers.
@@ -41,7 +41,7 @@ class Ball(Enum):
 
 
 class Norm(Enum):
-    """The norm of a contribution of several numbers: L1 for Laplace, L2 for Gaussian noise.
+    """The norm of a contribution to several numbers: L1 for Laplace, L2 for Gaussian noise.
 
     >>> Norm.L1, Norm.L2
     (<Norm.L1: 'l1'>, <Norm.L2: 'l2'>)
@@ -52,11 +52,10 @@ class Norm(Enum):
 
 
 class Body(ABC):
-    """A contribution body: vectors of integers, in grid steps, with all that one unit may add to one group.
+    """A contribution body: the vectors of integers, in grid steps, that one unit may add to one group.
 
-    Such as `Segment` and `ConeBody`.
-
-    This is the only privacy claim of a statistic: every sensitivity is a size of its body.
+    Examples are `Segment` and `ConeBody`. This is the only privacy claim of a statistic: every sensitivity is
+    a size of its body.
 
     Source:
         Hardt and Talwar 2010, "On the geometry of differential privacy".
@@ -86,24 +85,28 @@ class Body(ABC):
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the largest size of a contribution, each coordinate divided by its scale.
 
-        For L1 the sum of absolute values; for L2 the sum of *squares*, which stays rational.
+        For L1 it is the sum of absolute values. For L2 it is the sum of *squares*, which stays rational.
 
         Args:
-            norm: as which a change of several numbers is measured.
+            norm: the norm of a change of several numbers.
             scales: the noise scale of each coordinate, in grid steps, above 0.
+        Returns:
+            The size.
         """
 
     @abstractmethod
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return noise scales at a multiplier of one: how noise is split over the body's coordinates.
+        """Return noise scales at a multiplier of one, which split noise over the body's coordinates.
 
         Args:
-            norm: as which a change of several numbers is measured.
+            norm: the norm of a change of several numbers.
+        Returns:
+            A scale for each coordinate, in grid steps.
         """
 
     @property
     def parts(self) -> tuple[Body, ...]:
-        """Contribution bodies of which this is the product."""
+        """The contribution bodies of which this is the product."""
         return (self,)
 
 
@@ -140,7 +143,7 @@ class Segment(Spelled, Body):
 
 @dataclass(frozen=True)
 class Product(Body):
-    """A product of contribution bodies: vectors side by side, whatever the others are.
+    """A product of contribution bodies: vectors side by side, independent of each other.
 
     >>> both = Product((Segment("units", Fraction(1)), Segment("rows", Fraction(3))))
     >>> both.size(Norm.L1, [Fraction(2), Fraction(6)]), both.split(Norm.L1)
@@ -163,11 +166,11 @@ class Product(Body):
 
     @property
     def parts(self) -> tuple[Body, ...]:
-        """The bodies of the product, and those of factors that are products themselves."""
+        """The bodies of the product, with products among them split up too."""
         return tuple(part for factor in self.factors for part in factor.parts)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the sum of the bodies' sizes: absolute values, or squares, of coordinates add up."""
+        """Return the sum of the bodies' sizes: absolute values, or squares, add up over coordinates."""
         return sum((part.size(norm, own) for part, own in self.of_parts(scales)), Fraction(0))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
@@ -175,10 +178,12 @@ class Product(Body):
         return tuple(scale for part in self.factors for scale in part.split(norm))
 
     def of_parts(self, scales: Sequence[Fraction]) -> list[tuple[Body, Sequence[Fraction]]]:
-        """Return each body of the product with its own of `scales`.
+        """Return each body of the product with its own scales.
 
         Args:
-            scales: of all coordinates, in their order.
+            scales: the scales of all coordinates, in order.
+        Returns:
+            Pairs of a body and its scales.
         """
         found, start = [], 0
         for part in self.factors:
@@ -190,15 +195,15 @@ class Product(Body):
 
 @dataclass(frozen=True)
 class RowsBody(Body):
-    """A body with row limit: what one unit may contribute to all its groups, with so many rows in all.
+    """A body with a row limit: what one unit may add to all its groups, with a limit on all its rows.
 
-    Its size is the largest of `rows` groups with a row in each and of all rows in one group: what is between
-    adds no more, where the size of n rows in a group is a + b n (L1) or a + b n² (squares, for L2).
+    Its size is the larger of two cases: `rows` groups with a row in each, and all rows in one group. Cases
+    between these add no more, if the size of n rows in a group is a + b n (L1) or a + b n² (squares, for L2).
 
     Args:
         one: what a unit with one row in a group may add to it.
         most: what a unit with all its rows in a group may add to it.
-        rows: the limit.
+        rows: the limit on rows over all groups.
 
     >>> units, rows = Segment("units", Fraction(1)), Segment("rows", Fraction(1))
     >>> body = RowsBody(Product((units, rows)), Product((units, Segment("rows", Fraction(4)))), 4)
@@ -219,7 +224,7 @@ class RowsBody(Body):
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """The most groups of a unit's contribution: as many as rows."""
+        """The most groups of a unit: as many as rows."""
         return self.rows
 
     @property
@@ -229,15 +234,15 @@ class RowsBody(Body):
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The L-infinity sensitivities of a body with row limit: all rows in one group."""
+        """The L-infinity sensitivities: those of all rows in one group."""
         return self.most.linf_sensitivities
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the larger contribution: a row in each of many groups, or all rows in one."""
+        """Return the larger size: a row in each of many groups, or all rows in one."""
         return max(self.rows * self.one.size(norm, scales), self.most.size(norm, scales))
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return a row-limited body's larger noise scales: a row in each of many groups, or all in one."""
+        """Return the larger noise scales: for a row in each of many groups, or all rows in one."""
         times = Fraction(self.rows) if norm is Norm.L1 else root_up(Fraction(self.rows))
         pairs = zip(self.one.split(norm), self.most.split(norm), strict=True)
         return tuple(max(times * one, most) for one, most in pairs)
@@ -251,15 +256,15 @@ def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fract
 
 @dataclass(frozen=True, repr=False)
 class BallBody(Spelled, Body):
-    """A ball body of contributed vectors: one coordinate for all entries, which share a noise scale.
+    """A ball of contributed vectors: one coordinate for all entries, which share a noise scale.
 
     Args:
-        name: of the coordinate.
+        name: the name of the coordinate.
         entries: the length of the vectors.
-        radius: of the ball, in grid steps.
-        ball: of which norm.
+        radius: the radius of the ball, in grid steps.
+        ball: the norm of the ball.
     Raises:
-        ParameterError: entries is no whole number of at least 1, or radius is negative.
+        ParameterError: entries is not a whole number of at least 1, or radius is negative.
 
     >>> body = BallBody("v", 4, Fraction(3), Ball.L2)
     >>> body.size(Norm.L1, [Fraction(1)]), body.size(Norm.L2, [Fraction(1)])
@@ -289,16 +294,16 @@ class BallBody(Spelled, Body):
 
     @property
     def linf_sensitivities(self) -> tuple[Fraction, ...]:
-        """The radius of the ball body: all of it in one entry."""
+        """The radius of the ball, which can all be in one entry."""
         return (self.radius,)
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the largest size of a contribution in the ball; in L2 its square."""
+        """Return the largest size of a contribution in the ball; in L2, its square."""
         ratio = self.radius / scales[0]
         return self._longest(norm) * ratio if norm is Norm.L1 else self._longest(norm) * ratio**2
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
-        """Return the largest size of a contribution in the ball, at a scale of one."""
+        """Return the largest size of a contribution in the ball at a scale of one."""
         longest = self._longest(norm)
         return (self.radius * (longest if norm is Norm.L1 else root_up(longest)),)
 
@@ -364,17 +369,17 @@ class SimplexBody(Spelled, Body):
 class ConeBody(Spelled, Body):
     """A cone of contributions: a count n up to its bound, and signed numbers s that it limits.
 
-    For each, |s| <= n (bound of s / bound of n).
-
-    So it is for sums of values of at most a bound, over n rows or units. With units, their number u from 0 to
-    its bound comes first, and limits n in the same way: n <= u (bound of n / bound of u).
+    For each signed number, |s| <= n (bound of s / bound of n). This holds for sums of bounded values over n
+    rows or units. With units, their number u, from 0 to its bound, comes first and limits n in the same way:
+    n <= u (bound of n / bound of u).
 
     Args:
-        coordinates: names: that of units, if there is one, that of the count, and those of signed numbers.
-        bounds: for each the largest size, a number greater than 0, in grid steps.
+        coordinates: the names of the number of units, if there is one, of the count, and of the signed
+            numbers.
+        bounds: for each coordinate the largest size, a number greater than 0, in grid steps.
         units: whether there is a number of units.
     Raises:
-        ParameterError: bounds are not one above 0 for each coordinate, or a coordinate is named twice.
+        ParameterError: bounds are not one above 0 for each coordinate, or a coordinate occurs twice.
     Source:
         docs/proofs/k_norm.md.
 
@@ -415,7 +420,7 @@ class ConeBody(Spelled, Body):
         return len(self.bounds) - 1 - self.units
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
-        """Return the size of the cone body's corner, with all numbers at their bounds."""
+        """Return the size of the cone's corner, with all numbers at their bounds."""
         return weighted(norm, self.bounds, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
@@ -423,12 +428,14 @@ class ConeBody(Spelled, Body):
         return self.bounds
 
     def sides(self, vector: Sequence[int | Fraction]) -> tuple[Fraction, Fraction]:
-        """Return the least (a, b) with the vector a times a contribution less b times another one.
+        """Return the smallest (a, b) such that the vector is in a times the cone minus b times the cone.
 
-        Both are least at once: the vector is in λC - μC exactly where a <= λ and b <= μ.
+        Both are smallest at once: the vector is in λC - μC exactly if a <= λ and b <= μ.
 
         Args:
             vector: a number for each coordinate, in grid steps.
+        Returns:
+            The pair (a, b).
         """
         x = [Fraction(value) / bound for value, bound in zip(vector, self.bounds, strict=True)]
         n = x[self.units]
@@ -440,7 +447,7 @@ class ConeBody(Spelled, Body):
         return a, b
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether the cone body holds a vector: one unit may contribute it to a group.
+        """Whether the cone contains a vector, so that one unit may contribute it to a group.
 
         Args:
             vector: a number for each coordinate, in grid steps.
@@ -451,13 +458,13 @@ class ConeBody(Spelled, Body):
 
 @dataclass(frozen=True, repr=False)
 class CubeBody(ConeBody):
-    """A cube of contributions: signed numbers that nothing limits but their own bounds.
+    """A cube of contributions: signed numbers that only their own bounds limit.
 
-    A change of one group has the norm of the largest of them, over its bound: it is as a change of a cone
-    without units whose count is the first. Of several groups this holds by themselves alone.
+    A change of one group has the norm of the largest of them, over its bound, like a change of a cone without
+    units whose count is the first number. Over several groups this holds only for each group separately.
 
     Raises:
-        ParameterError: as of `ConeBody`; or units is True.
+        ParameterError: as for `ConeBody`; or units is True.
 
     >>> body = CubeBody(("below", "above"), (Fraction(2), Fraction(3)))
     >>> body.holds((-2, 3)), body.holds((0, 4)), sum(body.sides((-2, 3)))
@@ -472,5 +479,5 @@ class CubeBody(ConeBody):
             raise ParameterError("units", self.units, "False, as no number limits others")
 
     def holds(self, vector: Sequence[int | Fraction]) -> bool:
-        """Whether the cube body holds a vector: one unit may contribute it to a group."""
+        """Whether the cube contains a vector, so that one unit may contribute it to a group."""
         return all(abs(Fraction(value)) <= bound for value, bound in zip(vector, self.bounds, strict=True))

@@ -26,12 +26,12 @@ from sfumato.framework.metrics import ChangeOneDistance, Metric, SymmetricDistan
 
 @dataclass(frozen=True, repr=False)
 class Linear(Spelled):
-    """A linear map: outputs move by at most `constant` times what inputs move by.
+    """A linear map: outputs move by at most `constant` times the distance of inputs.
 
     Args:
         constant: a finite number of at least 0; a float is exactly its binary value.
     Raises:
-        ParameterError: it is none.
+        ParameterError: `constant` is not such a number.
 
     >>> Linear(Fraction(3))(Fraction(1, 2))
     Fraction(3, 2)
@@ -134,18 +134,20 @@ def derived(
 
 @dataclass(frozen=True, repr=False)
 class Transformation(Isolated):
-    """A Transformation: a deterministic function with a stability map.
+    """A deterministic function with a stability map.
 
     Args:
         name: the constructor's name, for errors and explanations.
-        input_domain, output_domain: the spaces of `function`.
-        input_metric, output_metric: how distance is measured in each; each must admit its domain.
+        input_domain, output_domain: the input and output spaces of `function`.
+        input_metric, output_metric: the metric on each; it must admit the domain.
         function: the definition; engines compute the same at scale.
-        stability_map: d_in (a Fraction) to an upper bound of the distance of outputs: an int or a Fraction
-            of at least 0, never falling. It is checked at distances 0, 1 and 2, and at each use.
+        stability_map: a function from d_in (a Fraction) to an upper bound on the distance of outputs: an int
+            or a Fraction of at least 0, never decreasing. It is checked at distances 0, 1 and 2, and at each
+            use.
     Raises:
-        QueryError: a metric does not measure its domain, or the map gives what is no such number.
-        ParameterError: a domain or metric is none; or from `map`, for a negative or non-finite d_in.
+        QueryError: a metric does not measure its domain, or the map gives no such number.
+        ParameterError: a domain or metric has the wrong type; or from `map`, for a negative or non-finite
+            d_in.
 
     >>> from sfumato import transformations as t
     >>> t.bound_groups(groups=3).map(1)
@@ -176,10 +178,12 @@ class Transformation(Isolated):
         return f"<Transformation {self.name}: {self.input_domain} to {self.output_domain}>"
 
     def map(self, d_in: object) -> Fraction:
-        """Return a bound of the distance of a transformation's outputs, for inputs `d_in` apart.
+        """Return a bound on the distance of outputs, for inputs at most `d_in` apart.
 
         Args:
-            d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
+            d_in: the largest distance of two inputs, in the unit of `input_metric`; at least 0.
+        Returns:
+            An exact number.
         """
         return self.stability_map(distance_in(d_in))
 
@@ -212,19 +216,21 @@ class Transformation(Isolated):
 
 @dataclass(frozen=True, repr=False)
 class Measurement(Isolated):
-    """A Measurement: a random function with a privacy map.
+    """A random function with a privacy map.
 
     Args:
         name: the constructor's name.
-        input_domain, input_metric: what it takes; the metric must admit the domain.
-        output_measure: in what unit `privacy_map` states its loss, such as `PureDP()`.
-        function: draws a release; each call draws fresh noise.
-        privacy_map: d_in (a Fraction) to the loss in the measure's unit, never understated: of ints or
-            Fractions of at least 0, never falling. It is checked at distances 0, 1 and 2, and at each use.
+        input_domain, input_metric: the domain and metric of the input; the metric must admit the domain.
+        output_measure: the measure in which `privacy_map` states its loss, such as `PureDP()`.
+        function: a function that draws a release; each call draws fresh noise.
+        privacy_map: a function from d_in (a Fraction) to the loss in the measure's unit, never understated:
+            ints or Fractions of at least 0, never decreasing. It is checked at distances 0, 1 and 2, and at
+            each use.
     Raises:
         QueryError: the metric does not measure the domain.
-        BudgetError: the map gives what is no such loss.
-        ParameterError: the domain or metric is none; or from `map`, for a negative or non-finite d_in.
+        BudgetError: the map gives no valid loss.
+        ParameterError: the domain or metric has the wrong type; or from `map`, for a negative or non-finite
+            d_in.
     Source:
         Gaboardi, Hay, Vadhan 2020, "A programming framework for OpenDP".
 
@@ -269,10 +275,12 @@ class Measurement(Isolated):
         return f"<Measurement {self.name}: {self.input_domain}, in {self.output_measure}>"
 
     def map(self, d_in: object) -> Any:
-        """Return the privacy loss of the measurement for inputs that are at most `d_in` apart.
+        """Return the privacy loss for inputs at most `d_in` apart.
 
         Args:
-            d_in: how far two inputs are apart at most, in the unit of `input_metric`; at least 0.
+            d_in: the largest distance of two inputs, in the unit of `input_metric`; at least 0.
+        Returns:
+            The loss, in the measure's unit.
         """
         return self.privacy_map(distance_in(d_in))
 

@@ -22,7 +22,7 @@ Entries = TypeVar("Entries", bound=Sized)
 class Domain(ABC):
     """A domain: a set of values.
 
-    Such as `AtomDomain` and `VectorDomain`.
+    Examples are `AtomDomain` and `VectorDomain`.
 
     >>> ages, numbers = VectorDomain(AtomDomain(int, lower=0, upper=120)), VectorDomain(AtomDomain(int))
     >>> ages.contains([30, 41]), ages.contains([30, -1])
@@ -39,11 +39,11 @@ class Domain(ABC):
         """Whether a value is a member of the domain.
 
         Args:
-            value: anything at all.
+            value: any value.
         """
 
     def includes(self, other: Domain) -> bool:
-        """Whether the domain includes every member of another; a claim made here then holds there.
+        """Whether the domain includes every member of another; claims made here then hold there.
 
         Args:
             other: a domain.
@@ -53,16 +53,16 @@ class Domain(ABC):
 
 @dataclass(frozen=True, repr=False)
 class AtomDomain(Short, Domain):
-    """A domain of single values of one kind, between bounds where there are any.
+    """A domain of single values of one kind, optionally between bounds.
 
     Args:
         kind: bool, int, float, str, or Fraction for exact numbers (which whole numbers are too).
-        lower, upper: bounds of a number, in its unit, or None. Without a bound on one side a float may
-            be infinite on that side.
+        lower, upper: bounds of a number, in its unit, or None. Without a bound on one side, a float may be
+            infinite on that side.
         nan: whether a float may be NaN.
-        null: whether None is a member: NULL.
+        null: whether None (NULL) is a member.
     Raises:
-        ParameterError: the parts do not fit together.
+        ParameterError: the arguments do not fit together.
 
     >>> ages = AtomDomain(int, lower=0, upper=120)
     >>> ages.contains(30), ages.contains(-1), ages.contains(30.0), AtomDomain(float).contains(float("nan"))
@@ -104,12 +104,12 @@ class AtomDomain(Short, Domain):
 
     @property
     def is_number(self) -> bool:
-        """Whether all members of the domain are numbers: neither NaN nor NULL nor text."""
+        """Whether all members are numbers: neither NaN nor NULL nor text."""
         return self.kind in NUMBERS and not self.nan and not self.null
 
     @property
     def is_bounded(self) -> bool:
-        """Whether all members of the domain lie between two bounds."""
+        """Whether all members are between two bounds."""
         return self.lower is not None and self.upper is not None
 
     def contains(self, value: Any) -> bool:
@@ -155,7 +155,7 @@ class CategoryDomain(Domain):
     """A domain of a few known values, the categories.
 
     Raises:
-        ParameterError: there are fewer than two values, or one is there twice.
+        ParameterError: there are fewer than two values, or one occurs twice.
 
     >>> CategoryDomain(("yes", "no")).contains("maybe")
     False
@@ -176,12 +176,12 @@ class CategoryDomain(Domain):
 
 @dataclass(frozen=True, repr=False)
 class VectorDomain(Short, Domain):
-    """A domain of sequences with members of one domain, of any length or of a known one.
+    """A domain of sequences with members from one domain, of any length or of a fixed one.
 
     Args:
         element: the domain of each entry.
         size: the length, at least 1, or None.
-        null: whether None is a member: NULL, in the place of a vector.
+        null: whether None (NULL) is a member, in place of a vector.
 
     >>> pairs = VectorDomain(AtomDomain(int), size=2)
     >>> pairs.contains([3, 4]), VectorDomain(AtomDomain(int)).includes(pairs)
@@ -289,8 +289,8 @@ class Row(NamedTuple):
     """A row in a domain of personal tables: privacy unit, group key, and values by column name.
 
     Args:
-        unit: whose row it is.
-        key: the group that it is in.
+        unit: the privacy unit that the row belongs to.
+        key: the key of the row's group.
         values: by column name.
 
     >>> Row("ann", "Ulm", {"age": 30}).key
@@ -307,7 +307,7 @@ class RowsDomain(Domain):
     """A domain of tables of personal rows: sequences of `Row`.
 
     Args:
-        columns: pairs of a name and the domain of its values, as far as they matter.
+        columns: pairs of a name and the domain of its values, for the columns that matter.
 
     >>> people = RowsDomain((("age", AtomDomain(int)),))
     >>> people.contains([Row("ann", "Ulm", {"age": 30})])
@@ -326,7 +326,7 @@ class RowsDomain(Domain):
         )
 
     def includes(self, other: Domain) -> bool:
-        """Whether another domain's personal rows have this one's columns too."""
+        """Whether another domain's personal rows also have this one's columns."""
         return isinstance(other, RowsDomain) and all(
             any(name == n and domain.includes(d) for n, d in other.columns) for name, domain in self.columns
         )
@@ -338,11 +338,11 @@ WHOLE = 1 << WEIGHT_BITS
 
 
 class Part(NamedTuple):
-    """A part of a unit in a domain of contributions: its rows in a group, and how much counts, of `WHOLE`.
+    """A fraction of a unit in a domain of contributions: its rows in a group, and the weight that counts.
 
     Args:
-        rows: values by column name, of each.
-        weight: from 0 to `WHOLE`, which is 2^20.
+        rows: the values of each row, by column name.
+        weight: from 0 to `WHOLE`, which is 2^20 and stands for the whole unit.
 
     >>> Part([Row("ann", "Ulm", {})], 2**19).weight  # a half of her
     524288
@@ -354,15 +354,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class ContributionDomain(Domain):
-    """A domain of bounded contributions: per group, the rows of each unit that is kept in it.
+    """A domain of bounded contributions: for each group, the rows of each unit in it.
 
     Args:
-        groups: a unit is in at most so many groups.
-        rows: with at most so many rows in each, or None for any number.
-        scaled: units are in any number of groups, with a `Part` in each, and all parts of one come to at most
-            `groups` whole ones.
-        total: a unit has at most so many rows in all groups together, or None for any number.
-        shared: units have a `Part` in each of their groups, whose squares come to at most that of one whole.
+        groups: the most groups of a unit.
+        rows: the most rows of a unit in each group, or None for any number.
+        scaled: whether units are in any number of groups, with a `Part` in each, and the fractions of a unit
+            sum to at most `groups`.
+        total: the most rows of a unit over all groups together, or None for any number.
+        shared: whether units have a `Part` in each of their groups, and the squares of their fractions sum to
+            at most 1.
 
     >>> ContributionDomain(groups=1).contains({"Ulm": [[Row("ann", "Ulm", {})]]})
     True
@@ -375,7 +376,7 @@ class ContributionDomain(Domain):
     shared: bool = False
 
     def contains(self, value: Any) -> bool:
-        """Whether a value is in the domain: groups with lists of units' rows, or of their parts."""
+        """Whether a value is in the domain: groups with lists of units' rows, or of their `Part`s."""
         return isinstance(value, Mapping) and all(
             isinstance(units, list) and all(map(self._holds, units)) for units in value.values()
         )

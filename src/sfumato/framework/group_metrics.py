@@ -19,9 +19,9 @@ from sfumato.framework.metrics import Distance, Metric
 
 
 class GroupMetric(Metric):
-    """A group metric: a distance of integers by group, as noise on all of them together measures it.
+    """A distance of integers by group, as joint noise on all groups measures it.
 
-    Such as `KNormDistance` and `LevelsDistance`.
+    Examples are `KNormDistance` and `LevelsDistance`.
 
     >>> from sfumato.framework import CentredDistance, ConeBody, KNormDistance, Segment
     >>> body = ConeBody(("rows",), (Fraction(2),))
@@ -36,40 +36,42 @@ class GroupMetric(Metric):
     names: tuple[str, ...]
 
     def admits(self, domain: Domain) -> bool:
-        """Whether a group metric measures a domain: integers by group with these coordinates."""
+        """Whether the metric measures a domain: integers by group with these coordinates."""
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.names
 
     def holds(self, body: Body, groups: int, by_rows: bool = False) -> bool:
-        """Whether one unit moves by at most 1 in the group metric.
+        """Whether one unit moves by at most 1 in the metric.
 
         Args:
-            body: what it may add to a group, or to all of its groups together.
-            groups: the most groups that it is in.
-            by_rows: whether what it adds is the sum of what its rows add.
+            body: what a unit may add to a group, or to all of its groups together.
+            groups: the most groups of a unit.
+            by_rows: whether a unit's contribution is the sum of its rows' contributions.
         """
         return body.groups == 1 and self.moved(body, groups) <= 1
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of how far one unit moves in the group metric, or of its square.
+        """Return a bound on the distance that one unit moves in the metric, or on its square.
 
         Args:
-            body: what it may add to a group.
-            groups: the most groups that it is in.
+            body: what a unit may add to a group.
+            groups: the most groups of a unit.
+        Returns:
+            An exact number.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
 class KNormDistance(Spelled, GroupMetric):
-    """The K-norm of groups: the least λ + μ with λ contributions of a unit less μ of them as the change.
+    """The K-norm of groups: the smallest λ + μ such that λ contributions of a unit minus μ give the change.
 
     Args:
         body: what one unit may add to a group.
-        groups: the most groups that a unit is in; None for all.
-        apart: whether each group is measured by itself, and the sum over groups taken, over `groups`: never
+        groups: the most groups of a unit; None for all.
+        apart: whether to measure each group separately and divide the sum over groups by `groups`: never
             more, and equal for one group. This is the norm of noise that is independent between groups.
     Raises:
-        ParameterError: a parameter is out of its range, or does not fit the others.
+        ParameterError: a parameter is out of range, or does not fit the others.
 
     >>> body = ConeBody(("rows",), (Fraction(1),))
     >>> change = {"a": {"rows": 1}, "b": {"rows": -1}}, {}
@@ -100,7 +102,7 @@ class KNormDistance(Spelled, GroupMetric):
         return self.body.names
 
     def holds(self, body: Body, groups: int, by_rows: bool = False) -> bool:
-        """Whether one unit moves groups by at most 1 in the K-norm, as coordinates' bounds tell."""
+        """Whether one unit moves groups by at most 1 in the K-norm, according to the coordinates' bounds."""
         times = groups if body.groups == 1 else 1
         within = zip(body.linf_sensitivities, self.body.bounds, strict=False)
         known = (self.groups or times) >= times and all(most <= bound for most, bound in within)
@@ -122,7 +124,9 @@ class KNormDistance(Spelled, GroupMetric):
         """Return the K-norm of the groups' vectors.
 
         Args:
-            vectors: of each group, what a unit adds: a number for each coordinate, in grid steps.
+            vectors: for each group, a unit's contribution: a number for each coordinate, in grid steps.
+        Returns:
+            The exact norm.
 
         >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
         >>> KNormDistance(body).vector_norm([(1, 30), (-1, -12)])
@@ -134,7 +138,9 @@ class KNormDistance(Spelled, GroupMetric):
         """Return the K-norm from the groups' `sides`.
 
         Args:
-            sides: of each group, as `ConeBody.sides` gives them.
+            sides: for each group, the pair from `ConeBody.sides`.
+        Returns:
+            The exact norm.
 
         >>> body = ConeBody(("rows", "visits"), (Fraction(1), Fraction(30)))
         >>> came, went = body.sides((1, 30)), body.sides((-1, -12))  # a row more in a group, a row less
@@ -155,20 +161,20 @@ class KNormDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class CentredDistance(Spelled, GroupMetric):
-    """The length of the groups' change, as centred Gaussian noise with a common part sees it.
+    """The length of the groups' change, as measured by centred Gaussian noise with a common part.
 
-    Each number has noise of its own, and each count (of units, or of what they limit) has the noise of all
-    units besides: so many times its bound as `centre` says, the same in all groups.
+    Each number has its own noise. Each count (of units, or of what they limit) also has the noise on the
+    number of all units, multiplied by its bound and by `centre`, the same in all groups.
 
     Args:
         body: what one unit may add to a group.
-        scales: for each coordinate the deviation of its own noise, in grid steps.
-        total: the deviation of the noise of all units.
-        centre: the part of all units from which each count is counted, in [0, 1].
-        keys: the groups that are shown, each once, on which alone noise is seen.
+        scales: for each coordinate the standard deviation of its own noise, in grid steps.
+        total: the standard deviation of the noise on the number of all units.
+        centre: the fraction of all units from which each count is measured, in [0, 1].
+        keys: the groups to show, each once; noise is on these alone.
     Raises:
-        ParameterError: a group is named twice, or there is none; scales are not one above 0 for each
-            coordinate; centre is not from 0 to 1.
+        ParameterError: a group occurs twice, or there is none; scales are not one above 0 for each
+            coordinate; or centre is not from 0 to 1.
 
     >>> body = ConeBody(("n",), (Fraction(1),))
     >>> metric = CentredDistance(body, (Fraction(1),), Fraction(2), Fraction(1, 2), keys=("a", "b", "c"))
@@ -201,12 +207,12 @@ class CentredDistance(Spelled, GroupMetric):
 
     @property
     def counts(self) -> int:
-        """The number of the group metric's coordinates that count a part of all units: the first."""
+        """The number of leading coordinates that count a fraction of all units."""
         return 1 + self.body.units
 
     @property
     def common(self) -> tuple[Fraction, ...]:
-        """For each coordinate the deviation of the noise that groups have in common, in grid steps."""
+        """For each coordinate, the standard deviation of the groups' common noise, in grid steps."""
         counted = [bound * self.centre * self.total for bound in self.body.bounds[: self.counts]]
         return (*counted, *[Fraction(0)] * self.body.signed)
 
@@ -226,13 +232,16 @@ class CentredDistance(Spelled, GroupMetric):
         return root_down(own - along**2 / (1 + len(self.keys) * every))
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of the square of how far one unit moves in the centred metric.
+        """Return a bound on the square of the distance that one unit moves in the centred metric.
 
         Args:
-            body: what it may add to a group, part by part: the counts, and then numbers that they limit.
-            groups: the most groups that it is in.
+            body: what a unit may add to a group, part by part: the counts, and then the numbers that they
+                limit.
+            groups: the most groups of a unit.
+        Returns:
+            An exact number.
         Raises:
-            ParameterError: a count is not a part by itself.
+            ParameterError: a count is not a part of its own.
         """
         parts = Product(body.parts).of_parts(self.scales)
         counts, rest = parts[: self.counts], parts[self.counts :]
@@ -249,17 +258,18 @@ class CentredDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class LevelsDistance(Spelled, GroupMetric):
-    """The length of the change of groups and totals of all levels, each number over its scale.
+    """The length of the change of groups and totals of all levels, each number divided by its scale.
 
     Args:
         names: the coordinates.
-        scales: for each the deviation of noise at a level of size 1, in grid steps.
-        sizes: for each level how many times the scales its noise has; 0 where it is not measured. The first
-            level, of the groups themselves, is.
-        rollup: which totals there are.
+        scales: for each coordinate the standard deviation of noise at a level of size 1, in grid steps.
+        sizes: for each level the factor on the scales of its noise; 0 if it is not measured. The first level,
+            of the groups themselves, always is.
+        rollup: the totals.
         keys: the groups, in the order of its cells.
     Raises:
-        ParameterError: keys, scales or sizes are not one for each cell, coordinate or level, or out of range.
+        ParameterError: keys, scales or sizes are out of range, or are not one for each cell, coordinate or
+            level.
 
     >>> from sfumato.exact.rollup import Rollup
     >>> rollup = Rollup(((0,), ()), (2,), ((0, 1), (0, 0)))
@@ -304,11 +314,13 @@ class LevelsDistance(Spelled, GroupMetric):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of the square of how far one unit moves groups on all levels.
+        """Return a bound on the square of the distance that one unit moves groups on all levels.
 
         Args:
-            body: what it may add to a group.
-            groups: the most groups that it is in.
+            body: what a unit may add to a group.
+            groups: the most groups of a unit.
+        Returns:
+            An exact number.
         """
         return levels_moved(self.rollup, self.sizes, self.scales, body, groups)
 
@@ -328,18 +340,18 @@ def levels_moved(
 
 @dataclass(frozen=True, repr=False)
 class TimeStepsDistance(Spelled, GroupMetric):
-    """A group metric of numbers of time steps, in one series or several.
+    """A distance of numbers by time step, in one series or several.
 
-    Such as `SeriesDistance` and `TreeDistance`.
+    Examples are `SeriesDistance` and `TreeDistance`.
 
     Args:
         names: the coordinates.
-        scales: for each the scale of its noise, in grid steps.
-        factor: which sums of steps have noise.
+        scales: for each coordinate the scale of its noise, in grid steps.
+        factor: the sums of time steps that have noise.
         series: for each series its groups, in order of time.
     Raises:
-        ParameterError: a group is in two series, a series has not as many groups as there are steps, or
-            scales are not one above 0 for each coordinate.
+        ParameterError: a group is in two series, a series does not have a group for each time step, or scales
+            are not one above 0 for each coordinate.
 
     >>> from sfumato.exact.time_trees import Tree
     >>> from sfumato.framework import Segment, TreeDistance
@@ -369,14 +381,14 @@ class TimeStepsDistance(Spelled, GroupMetric):
     def changes(
         self, one: Mapping[Any, Any], other: Mapping[Any, Any]
     ) -> list[tuple[Fraction, list[int]]] | None:
-        """Return how far a group metric's series moved, number by number and step by step.
+        """Return the changes of each series by coordinate and time step, each with its scale.
 
-        Each change is with its scale.
-
-        None where there are unknown coordinates.
+        It returns None if there are unknown coordinates.
 
         Args:
-            one, other: integers by group, as `distance` takes them.
+            one, other: integers by group, as for `distance`.
+        Returns:
+            The changes, or None.
         """
         empty, found = dict[str, int](), []
         for keys in self.series:
@@ -392,11 +404,12 @@ class TimeStepsDistance(Spelled, GroupMetric):
 
 @dataclass(frozen=True, repr=False)
 class SeriesDistance(TimeStepsDistance):
-    """A group metric: the length of the change of each series' running weighted sums, over the scales.
+    """The length of the change of each series' running weighted sums, divided by the scales.
 
     Args:
         names: the coordinates.
-        scales: for each the deviation of the noise of its running weighted sums, in grid steps.
+        scales: for each coordinate the standard deviation of the noise on its running weighted sums, in grid
+            steps.
         factor: the weights of these sums.
         series: for each series its groups, in order of time.
 
@@ -426,11 +439,13 @@ class SeriesDistance(TimeStepsDistance):
         return root_down(length)
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of the square of how far one unit moves the groups of series.
+        """Return a bound on the square of the distance that one unit moves the groups of series.
 
         Args:
-            body: what it may add to a group.
-            groups: the most groups that it is in.
+            body: what a unit may add to a group.
+            groups: the most groups of a unit.
+        Returns:
+            An exact number.
         """
         return series_moved(self.factor, self.scales, len(self.series), body, groups)
 
@@ -456,11 +471,11 @@ def series_moved(
 
 @dataclass(frozen=True, repr=False)
 class TreeDistance(TimeStepsDistance):
-    """A group metric: the change of all blocks of each series' tree, each number over its scale, added up.
+    """The sum of the changes of all blocks of each series' tree, each number divided by its scale.
 
     Args:
         names: the coordinates.
-        scales: for each the scale of the noise of its blocks, in grid steps.
+        scales: for each coordinate the scale of the noise on its blocks, in grid steps.
         factor: the blocks.
         series: for each series its groups, in order of time.
 
@@ -491,11 +506,13 @@ class TreeDistance(TimeStepsDistance):
         return length
 
     def moved(self, body: Body, groups: int) -> Fraction:
-        """Return a bound of how far one unit moves blocks: its groups are in one of each level.
+        """Return a bound on the distance that one unit moves blocks; a group is in one block of each level.
 
         Args:
-            body: what it may add to a group.
-            groups: the most groups that it is in.
+            body: what a unit may add to a group.
+            groups: the most groups of a unit.
+        Returns:
+            An exact number.
         """
         return tree_moved(self.factor, self.scales, len(self.series), body, groups)
 

@@ -31,7 +31,7 @@ def exact_amount(value: Any) -> Fraction | None:
 class Measure(ABC):
     """A privacy measure: the unit of a privacy loss.
 
-    Such as `PureDP` and `ApproximateDP`.
+    Examples are `PureDP` and `ApproximateDP`.
 
     >>> loss = PureDP().total([Fraction(1, 2), Fraction(1, 4)])
     >>> loss, PureDP().within(loss, Fraction(1)), PureDP().within(loss, Fraction(1, 2))
@@ -43,18 +43,21 @@ class Measure(ABC):
 
     @abstractmethod
     def total(self, losses: Sequence[Any]) -> Any:
-        """Return the loss of a composition in the measure; parts may depend on earlier outputs.
+        """Return the loss of a composition; later parts may depend on earlier outputs.
 
         Args:
-            losses: in this measure's unit, fixed beforehand; none for what reveals nothing.
+            losses: losses in this measure's unit, fixed beforehand; empty for a composition that reveals
+                nothing.
+        Returns:
+            The loss.
         """
 
     @abstractmethod
     def within(self, loss: Any, budget: Any) -> bool:
-        """Whether a loss in the measure is at most the budget.
+        """Whether a loss is at most the budget.
 
         Args:
-            loss, budget: in this measure's unit.
+            loss, budget: amounts in this measure's unit.
         """
 
     admitted: str = AMOUNT
@@ -98,20 +101,24 @@ class Filter(Measure):
 
     @abstractmethod
     def budget(self, value: Any) -> Any:
-        """Take a budget in this measure's unit, or raise a BudgetError.
+        """Return a budget in this measure's unit as an exact amount.
 
         Args:
-            value: an amount in this measure's unit: a number, or a pair of them for (epsilon, delta).
+            value: an amount in this measure's unit: a number, or a pair (epsilon, delta).
         Returns:
-            The budget, exactly.
+            The exact budget.
+        Raises:
+            BudgetError: the amount is not valid.
         """
 
     @abstractmethod
     def remaining(self, spent: Any, budget: Any) -> Any:
-        """Return the largest loss in the measure that still fits, rounded down.
+        """Return the largest loss that still fits, rounded down.
 
         Args:
-            spent, budget: in this measure's unit, the first within the second.
+            spent, budget: amounts in this measure's unit, the first within the second.
+        Returns:
+            The loss.
         """
 
 
@@ -210,12 +217,12 @@ class ApproximateDP(Filter):
         return loss[0] <= budget[0] and loss[1] <= budget[1]
 
     def budget(self, value: Any) -> tuple[Fraction, Fraction]:
-        """Take a privacy budget of an epsilon of at least 0 and a delta in [0, 1).
+        """Return a budget of an epsilon of at least 0 and a delta in [0, 1) as exact numbers.
 
         Returns:
-            The pair, exactly.
+            The exact pair.
         Raises:
-            BudgetError: it is no such pair.
+            BudgetError: the argument is not such a pair.
         """
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
             raise BudgetError(f"budget is {shown(value)}, but must be a pair (epsilon, delta)")
@@ -227,7 +234,7 @@ class ApproximateDP(Filter):
     def remaining(
         self, spent: tuple[Fraction, Fraction], budget: tuple[Fraction, Fraction]
     ) -> tuple[Fraction, Fraction]:
-        """Return the budget's epsilon and delta less those spent."""
+        """Return the budget's epsilon and delta minus those spent."""
         return budget[0] - spent[0], budget[1] - spent[1]
 
 

@@ -39,7 +39,7 @@ Distance = Fraction | float  # a float only as math.inf
 class Metric(ABC):
     """A metric: a distance on the domains that it admits.
 
-    Such as `AbsoluteDistance` and `SymmetricDistance`.
+    Examples are `AbsoluteDistance` and `SymmetricDistance`.
 
     >>> visits = VectorDomain(AtomDomain(int))  # of each person
     >>> SymmetricDistance().admits(visits), SymmetricDistance().distance([2, 5, 3], [2, 3])
@@ -56,15 +56,17 @@ class Metric(ABC):
         """Whether the metric measures all pairs of members of a domain.
 
         Args:
-            domain: of which the members would be measured.
+            domain: a domain.
         """
 
     @abstractmethod
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the distance, in the metric, of two members of an admitted domain.
+        """Return the distance of two members of an admitted domain.
 
         Args:
             one, other: members of an admitted domain.
+        Returns:
+            An exact number, or infinity.
         """
 
 
@@ -75,7 +77,7 @@ def _of_records(domain: Domain) -> bool:
 
 @dataclass(frozen=True)
 class SymmetricDistance(Metric):
-    """The metric of records to add or remove, whose order does not count.
+    """The number of records to add or remove, regardless of order.
 
     >>> SymmetricDistance().distance([1, 2, 2], [2, 3])
     Fraction(3, 1)
@@ -86,14 +88,14 @@ class SymmetricDistance(Metric):
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the metric's symmetric difference of two multisets of records."""
+        """Return the size of the symmetric difference of two multisets of records."""
         a, b = records(one), records(other)
         return Fraction(sum(((a - b) + (b - a)).values()))
 
 
 @dataclass(frozen=True)
 class ChangeOneDistance(Metric):
-    """The metric of records to replace; vectors of different length are infinitely far apart.
+    """The number of records to replace; infinite for vectors of different length.
 
     >>> ChangeOneDistance().distance([1, 2, 2], [2, 3, 1])
     Fraction(1, 1)
@@ -104,7 +106,7 @@ class ChangeOneDistance(Metric):
         return _of_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the metric's number of records of one multiset that are not in the other."""
+        """Return the number of records of one multiset that are not in the other."""
         if len(one) != len(other):
             return math.inf
         return Fraction(sum((records(one) - records(other)).values()))
@@ -112,7 +114,7 @@ class ChangeOneDistance(Metric):
 
 @dataclass(frozen=True)
 class AbsoluteDistance(Metric):
-    """The metric |one - other| of two numbers.
+    """The absolute difference |one - other| of two numbers.
 
     >>> AbsoluteDistance().distance(0.5, 2)
     Fraction(3, 2)
@@ -123,7 +125,7 @@ class AbsoluteDistance(Metric):
         return isinstance(domain, AtomDomain) and domain.is_number
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the metric's exact absolute distance of two numbers."""
+        """Return the exact absolute difference of two numbers."""
         if one == other:
             return Fraction(0)
         if math.inf in (abs(one), abs(other)):
@@ -133,11 +135,11 @@ class AbsoluteDistance(Metric):
 
 @dataclass(frozen=True)
 class SpreadDistance(Metric):
-    """The metric of the largest change of a number less the smallest, which decides between candidates.
+    """The largest change of a number minus the smallest, which matters for choosing a candidate.
 
     Source:
-        Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential mechanisms",
-        of bounded range.
+        Bounded range: Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential
+        mechanisms".
 
     >>> SpreadDistance().distance([1, 2, 3], [2, 3, 3])
     Fraction(1, 1)
@@ -150,7 +152,7 @@ class SpreadDistance(Metric):
         )
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the metric's exact spread of changes between two vectors."""
+        """Return the exact spread of changes between two vectors."""
         if len(one) != len(other):
             return math.inf
         changes = [Fraction(b) - Fraction(a) for a, b in zip(one, other, strict=True)]
@@ -159,10 +161,10 @@ class SpreadDistance(Metric):
 
 @dataclass(frozen=True)
 class OneSidedDistance(Metric):
-    """The metric of the largest change of a group's integer, if all changes go one way; else infinite.
+    """The largest change of a group's integer if all changes have one direction; otherwise infinite.
 
     Source:
-        as `limited_top_k`, which needs it.
+        As for `limited_top_k`, which needs it.
 
     >>> OneSidedDistance().distance({"a": {"n": 1}}, {"a": {"n": 2}, "b": {"n": 1}})
     Fraction(1, 1)
@@ -173,7 +175,7 @@ class OneSidedDistance(Metric):
         return isinstance(domain, GroupedIntegers) and len(domain.coordinates) == 1
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the metric's exact one-sided distance."""
+        """Return the exact one-sided distance."""
         empty: dict[Any, int] = {}
         changes = [Fraction(0)]
         for group in dict.fromkeys([*one, *other]):
@@ -196,7 +198,7 @@ class DiscreteDistance(Metric):
         return isinstance(domain, (AtomDomain, CategoryDomain))
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the discrete metric's distance, 0 or 1."""
+        """Return 0 for equal values, 1 for different ones."""
         return Fraction(record_key(one) != record_key(other))
 
 
@@ -237,17 +239,17 @@ class _Norm(Spelled, Metric):
 
 @dataclass(frozen=True, repr=False)
 class L1Distance(_Norm):
-    """The L1 metric: the sum of |differences|, each divided by its scale.
+    """The L1 metric: the sum of absolute differences, each divided by its scale.
 
     Args:
-        scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
+        scales: empty for vectors; for integers by group, a pair (coordinate, scale in grid steps) for each.
 
     >>> L1Distance().distance([1, 2], [4, 0])
     Fraction(5, 1)
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the L1 metric's exact distance."""
+        """Return the exact L1 distance."""
         return sum(self.differences(one, other), Fraction(0))
 
 
@@ -256,14 +258,14 @@ class L2Distance(_Norm):
     """The L2 metric: the root of the sum of squared differences, each divided by its scale.
 
     Args:
-        scales: none for vectors; for integers by group a pair (coordinate, scale in grid steps) for each.
+        scales: empty for vectors; for integers by group, a pair (coordinate, scale in grid steps) for each.
 
     >>> L2Distance().distance([1, 2], [4, 6])
     Fraction(5, 1)
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the L2 metric's distance, rounded down where it is not rational."""
+        """Return the L2 distance, rounded down if it is not rational."""
         parts = self.differences(one, other)
         return (
             math.inf if math.inf in parts else root_down(sum((Fraction(p) ** 2 for p in parts), Fraction(0)))
@@ -272,12 +274,12 @@ class L2Distance(_Norm):
 
 @dataclass(frozen=True)
 class ContributionDistance(Metric):
-    """The metric of units' contributions that lead from one value to the other, or a bound below.
+    """The number of units' contributions that lead from one value to the other, or a lower bound.
 
     Args:
         body: what one unit may add to each of its groups.
-        groups: the most groups that a unit is in; 1 where the body is of all its groups together.
-        scaled: whether it may be in more of them, with parts that come to at most so many whole ones.
+        groups: the most groups of a unit; 1 if the body covers all its groups together.
+        scaled: whether a unit may be in more groups, with fractions that sum to at most `groups`.
 
     >>> from fractions import Fraction
     >>> from sfumato.framework import Segment
@@ -288,8 +290,8 @@ class ContributionDistance(Metric):
     (True, False)
 
     Source:
-        the norm whose unit ball is the sensitivity hull: Awan and Slavković 2021, "Structure and
-        sensitivity in differential privacy".
+        The norm whose unit ball is the sensitivity hull: Awan and Slavković 2021, "Structure and sensitivity
+        in differential privacy".
     """
 
     body: Body
@@ -301,7 +303,7 @@ class ContributionDistance(Metric):
         return isinstance(domain, GroupedIntegers) and domain.coordinates == self.body.names
 
     def distance(self, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Distance:
-        """Return the metric's distance: the most contributions that groups and coordinates need."""
+        """Return the largest number of contributions that any group and coordinate needs."""
         changed = [moved for group in dict.fromkeys([*one, *other]) if (moved := _moved(one, other, group))]
         bounds: list[Distance] = [
             Fraction(0 if self.scaled else len(changed), self.groups * self.body.groups)
@@ -340,14 +342,14 @@ def _share(size: Distance, most: Fraction) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class LInfDistance(_Norm):
-    """The L-infinity metric: the largest |difference| of two vectors of one length.
+    """The L-infinity metric: the largest absolute difference of two vectors of one length.
 
     >>> LInfDistance().distance([1, 2], [4, 6])
     Fraction(4, 1)
     """
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the L-infinity metric's exact distance."""
+        """Return the exact L-infinity distance."""
         return max(self.differences(one, other), default=Fraction(0))
 
 
@@ -372,21 +374,21 @@ class ProductMetric(Metric):
         return isinstance(domain, ProductDomain) and all(map(self.inner.admits, domain.parts))
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
-        """Return the product metric's distance: the sum of the parts' distances."""
+        """Return the sum of the parts' distances."""
         parts = (self.inner.distance(a, b) for a, b in zip(one, other, strict=True))
         return sum(parts, Fraction(0))
 
 
 @dataclass(frozen=True)
 class PrivacyUnitDistance(Metric):
-    """The metric of privacy units: how many have all their rows added or removed.
+    """The number of privacy units whose rows are all added or removed.
 
     Args:
-        groups: the most groups that a unit is in, or None for any number.
+        groups: the most groups of a unit, or None for any number.
         rows: the most rows of a unit in a group, or None for any number.
-        scaled: whether units are in any number of groups, with parts that come to `groups` whole ones.
-        total: the most rows of a unit in all groups together, or None for any number.
-        shared: whether units come in parts whose squares come to that of one whole.
+        scaled: whether units are in any number of groups, with fractions that sum to at most `groups`.
+        total: the most rows of a unit over all groups together, or None for any number.
+        shared: whether units contribute fractions whose squares sum to at most 1.
 
     >>> from sfumato.transformations import Row
     >>> PrivacyUnitDistance().distance([Row(1, "a", {}), Row(1, "b", {})], [Row(2, "a", {})])
@@ -410,7 +412,7 @@ class PrivacyUnitDistance(Metric):
         return isinstance(domain, RowsDomain) and self.groups is self.rows is self.total is None
 
     def distance(self, one: Any, other: Any) -> Distance:
-        """Return the metric's number of units in one of two tables alone; a changed one is two."""
+        """Return the number of units in only one of two tables; a changed unit counts as two."""
         if isinstance(one, Mapping):
             return self._of_contributions(one, other)
         a, b = map(_by_unit, _apart(one, other))

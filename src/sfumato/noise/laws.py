@@ -22,7 +22,7 @@ from sfumato.noise.standard_laws import Standard, discrete_shift, discrete_tail,
 
 
 class Law(Tails):
-    """A symmetric law of noise Z: scale * (a standard law), in any unit, or the discrete Laplace law.
+    """A symmetric distribution of noise Z: scale times a standard one, in any unit, or discrete Laplace.
 
     Source:
         docs/noise.md.
@@ -40,24 +40,24 @@ class Law(Tails):
     @property
     @unaffected
     def unit(self) -> Fraction:
-        """The factor of the standard law: Laplace's scale, Gauss's standard deviation."""
+        """The scale of the distribution: Laplace's scale, or the Gaussian standard deviation."""
         return cast(Fraction, getattr(self, self.unit_name))
 
     @property
     @unaffected
     def name(self) -> str:
-        """The law's name in a description for the certificate."""
+        """The name of the distribution in a description for the certificate."""
         return self.title.lower().replace(" ", "_")
 
     def rounded(self, n: int, words: Words | None = None) -> NDArray[np.int64]:
-        """Draw n values of the rounded law: Z with infinite precision, rounded to the nearest integer.
+        """Draw n rounded values: Z with infinite precision, rounded to the nearest integer.
 
         Args:
-            n: number of draws.
-            words: source of random words; None for this thread's secure words.
-                n words are taken first, then those that single draws need beyond their first, in order.
+            n: the number of draws.
+            words: a source of random words; None for this thread's secure source. First n words are taken,
+                then, in order, those that single draws need beyond their first.
         Returns:
-            int64 of shape (n,), independent; a value beyond +-(2^63 - 1) is moved to that.
+            int64 of shape (n,), independent; values beyond +-(2^63 - 1) are clamped to it.
         Raises:
             ParameterError: n is not a whole number of at least 0, or the unit is above 2^57.
 
@@ -66,7 +66,7 @@ class Law(Tails):
         array([  -31, -1381,   158, -1154])
 
         Source:
-            design, "One idea"; docs/noise.md.
+            The design, "One idea"; docs/noise.md.
         """
         count = whole_number(n, "n", 0)
         unit = self.unit
@@ -78,7 +78,7 @@ class Law(Tails):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Laplace(Law):
-    """The Laplace law, of density exp(-|x| / scale) / (2 scale).
+    """The Laplace distribution, with density exp(-|x| / scale) / (2 scale).
 
     Args:
         scale: greater than 0, in any unit, taken exactly; epsilon = l1 sensitivity / scale.
@@ -103,21 +103,22 @@ class Laplace(Law):
 
     @property
     def variance(self) -> float:
-        """The variance of the Laplace law, 2 scale^2."""
+        """The variance, 2 scale^2."""
         return float(2 * self.scale**2)
 
     @property
     def standard_deviation(self) -> float:
-        """The standard deviation of the Laplace law, the square root of 2, times the scale."""
+        """The standard deviation, the square root of 2 times the scale."""
         return times_root(self.scale, 2)
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class DiscreteLaplace(Laplace):
-    """The discrete (geometric) Laplace law: P(Z = z) is proportional to exp(-|z| / scale), z whole.
+    """The discrete (geometric) Laplace distribution: P(Z = z) is proportional to exp(-|z| / scale), z whole.
 
-    It is the law of |Y| less a shift, at least 0, rounded and with a sign, for Y of the Laplace law of this
-    scale. Quantiles and tolerances are whole: the smallest that are not passed more often.
+    It is the distribution of |Y| minus a shift, at least 0, rounded and with a sign, for Y from the Laplace
+    distribution of this scale. Quantiles and tolerances are whole: the smallest that hold with the required
+    probability.
 
     Args:
         scale: greater than 0, taken exactly; epsilon = l1 sensitivity / scale.
@@ -140,12 +141,12 @@ class DiscreteLaplace(Laplace):
 
     @property
     def variance(self) -> float:
-        """The variance of the discrete Laplace law, 2 r / (1 - r)^2 with r = exp(-1 / scale)."""
+        """The variance, 2 r / (1 - r)^2 with r = exp(-1 / scale)."""
         return self.standard_deviation**2
 
     @property
     def standard_deviation(self) -> float:
-        """The standard deviation of the discrete Laplace law, 1 / (sqrt 2 sinh(1 / (2 scale)))."""
+        """The standard deviation, 1 / (sqrt 2 sinh(1 / (2 scale)))."""
         context = nearest(working_bits)
         half = context.div(self.scale.denominator, 2 * self.scale.numerator)
         return to_float(context.div(1, context.mul(context.sqrt(2), context.sinh(half))))
@@ -164,10 +165,10 @@ class DiscreteLaplace(Laplace):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Gaussian(Law):
-    """The Gaussian law of mean 0.
+    """The Gaussian distribution with mean 0.
 
     Args:
-        sigma: standard deviation, greater than 0, in any unit, taken exactly.
+        sigma: the standard deviation, greater than 0, in any unit, taken exactly.
     Raises:
         ParameterError: sigma is not a finite number greater than 0.
 
@@ -189,12 +190,12 @@ class Gaussian(Law):
 
     @property
     def variance(self) -> float:
-        """The variance of the Gaussian law, sigma^2."""
+        """The variance, sigma^2."""
         return float(self.sigma**2)
 
     @property
     def standard_deviation(self) -> float:
-        """The standard deviation of the Gaussian law, sigma."""
+        """The standard deviation, sigma."""
         return float(self.sigma)
 
 

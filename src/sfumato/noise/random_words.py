@@ -34,7 +34,7 @@ _zeros = bytes(8 * _chunk)
 class Words(ABC):
     """A source of random words: independent, uniformly random 64-bit numbers.
 
-    Such as `SecureWords`, and `SeededWords` for tests.
+    Implementations are `SecureWords`, and `SeededWords` for tests.
 
     Source:
         docs/noise.md.
@@ -42,10 +42,12 @@ class Words(ABC):
 
     @abstractmethod
     def take(self, count: int) -> Words64:
-        """Return the next `count` random words, as uint64 of shape (count,).
+        """Return the next `count` random words.
 
         Args:
-            count: how many, at least 0.
+            count: the number of words, at least 0.
+        Returns:
+            uint64 of shape (count,).
 
         >>> words = SeededWords("test_visits")
         >>> words.take(2)
@@ -73,10 +75,10 @@ class _CounterWords(Words):
 
 
 class SecureWords(Owned, _CounterWords):
-    """Random words from AES-256-CTR under a key and nonce of the operating system.
+    """Random words from AES-256-CTR, with a key and nonce from the operating system.
 
-    A child process after a fork gets a fresh key before its first word, and so does anybody who has used
-    2^28 words. There are no copies, which would give the same words. One instance serves one thread;
+    A child process after a fork gets a fresh key before its first word, and every source does after 2^28
+    words. It cannot be copied, because a copy would give the same words. One instance serves one thread;
     `default_words` keeps one for each.
 
     >>> SecureWords().take(3).shape
@@ -99,7 +101,7 @@ class SecureWords(Owned, _CounterWords):
         self._settle()
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` random words, under a fresh key where one is due."""
+        """Return the next `count` random words, under a fresh key when one is due."""
         if not self._at_home or count > self._left:
             self._renew()
         self._left -= count
@@ -108,14 +110,14 @@ class SecureWords(Owned, _CounterWords):
 
 
 class KeyedWords(_CounterWords):
-    """Random words that a secret key and a message determine: the same message, the same words.
+    """Random words that a secret key and a message determine: the same message gives the same words.
 
-    What is drawn again for the same message, by a worker that repeats its work, is the same draw, and tells
-    nothing new; without the key the words of each message look fresh.
+    A worker that repeats its work for the same message draws the same noise, which reveals nothing new.
+    Without the key, the words of each message look fresh.
 
     Args:
         key: at least 32 secret random bytes.
-        message: what the words are for.
+        message: the purpose of the words.
     Raises:
         ParameterError: the key has fewer than 32 bytes.
 
@@ -134,12 +136,12 @@ class KeyedWords(_CounterWords):
 
 
 class SeededWords(_CounterWords):
-    """Random words that a seed determines: for tests alone, as anybody who knows the seed knows the noise.
+    """Random words that a seed determines. For tests only: anyone who knows the seed knows the noise.
 
     Args:
-        seed: whole number or text.
+        seed: a whole number or text.
     Raises:
-        ParameterError: seed is neither a whole number nor a text.
+        ParameterError: seed is neither a whole number nor text.
 
     >>> bool((SeededWords(7).take(5) == SeededWords(7).take(5)).all())
     True
@@ -157,13 +159,13 @@ class SeededWords(_CounterWords):
 
 
 class FixedWords(Words):
-    """Given words, then those of another source of random words: for tests of what each bit does.
+    """Fixed words, then words from another source: for tests of the effect of each bit.
 
     Args:
-        words: whole numbers from 0 to 2^64 - 1, given out first.
-        then: where further words come from; None refuses them.
+        words: whole numbers from 0 to 2^64 - 1, which come first.
+        then: the source of further words; None refuses them.
     Raises:
-        ParameterError: a word is no whole number from 0 to 2^64 - 1.
+        ParameterError: a word is not a whole number from 0 to 2^64 - 1.
 
     >>> FixedWords([1, 2, 3]).take(2)
     array([1, 2], dtype=uint64)
@@ -175,10 +177,10 @@ class FixedWords(Words):
         self.taken: int = 0
 
     def take(self, count: int) -> Words64:
-        """Return the next `count` words, the given ones before random ones.
+        """Return the next `count` words, the fixed ones first.
 
         Raises:
-            ParameterError: there are not as many, and no source of others.
+            ParameterError: there are not enough words, and no source of further ones.
         """
         start = min(self.taken, len(self._words))
         head = self._words[start : start + count]
@@ -245,15 +247,15 @@ def bernoulli(p: Probability, n: None = None, words: Words | None = None) -> boo
 def bernoulli(p: Probability, n: int, words: Words | None = None) -> NDArray[np.bool_]: ...
 @suggest_arguments
 def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) -> bool | NDArray[np.bool_]:
-    """Toss coins of random words that are true with probability exactly p.
+    """Toss coins that come up true with probability exactly p.
 
     Args:
-        p: probability from 0 to 1, taken exactly as `as_fraction` does; or a callable that takes a number
-            of bits and returns Fractions (low, high) around p, about 2^-bits apart.
-        n: number of coins; None for one bool.
-        words: source of random words; None for this thread's secure words.
+        p: a probability from 0 to 1, taken exactly as `as_fraction` does; or a function from a number of bits
+            to Fractions (low, high) around p, about 2^-bits apart.
+        n: the number of coins; None for a single bool.
+        words: a source of random words; None for this thread's secure source.
     Returns:
-        A bool, or bool of shape (n,).
+        A bool, or an array of bool of shape (n,).
     Raises:
         ParameterError: p is not a probability, or n is not a whole number of at least 0.
 
@@ -272,14 +274,14 @@ def bernoulli(p: Probability, n: int | None = None, words: Words | None = None) 
 def bernoulli_each(
     probabilities: Sequence[Probability], index: ArrayLike, words: Words | None = None
 ) -> NDArray[np.bool_]:
-    """Toss a coin of random words for each element, with probability exactly probabilities[index[i]].
+    """Toss a coin for each element, which is true with probability exactly probabilities[index[i]].
 
     Args:
         probabilities: the distinct probabilities, each as `bernoulli` takes it.
         index: whole numbers of any shape, each from 0 to len(probabilities) - 1.
-        words: source of random words; None for this thread's secure words.
+        words: a source of random words; None for this thread's secure source.
     Returns:
-        bool, in the shape of `index`.
+        An array of bool in the shape of `index`.
     Raises:
         ParameterError: a probability is not one, or an index is out of range.
 
@@ -287,7 +289,7 @@ def bernoulli_each(
     array([False,  True,  True, False])
 
     Source:
-        as `bernoulli`.
+        As for `bernoulli`.
     """
     rows = np.asarray(index)
     if rows.size == 0:

@@ -24,10 +24,10 @@ _hidden = 1 << 52
 
 @suggest_arguments
 def power_of_two_at_least(scale: float) -> float:
-    """Return the lattice step of a scale: the smallest power of two not below it, from its bits (4.1).
+    """Return the lattice step for a scale: the smallest power of two not below it, computed from its bits.
 
     Args:
-        scale: a float greater than 0, subnormal ones included, at most 2^1023.
+        scale: a float greater than 0, including subnormal ones, at most 2^1023.
     Returns:
         A power of two.
     Raises:
@@ -55,14 +55,13 @@ def to_lattice(x: float, step: float) -> float: ...
 def to_lattice(x: ArrayLike, step: float) -> float | Floats: ...
 @suggest_arguments
 def to_lattice(x: ArrayLike, step: float) -> float | Floats:
-    """Round to the nearest lattice point, a multiple of a power of two, ties upwards, by bits alone (4.2).
+    """Round to the nearest multiple of a power of two, ties upwards, with bit operations alone.
 
     Args:
         x: finite floats of any shape.
         step: Lambda, a power of two that is a float.
     Returns:
-        A float, or float64 in the shape of x: the multiple, exactly; an infinity where it is beyond all
-            floats.
+        A float, or float64 in the shape of x: the exact multiple, or an infinity if it is beyond all floats.
     Raises:
         ParameterError: x is not finite, or step is not a power of two.
 
@@ -70,7 +69,7 @@ def to_lattice(x: ArrayLike, step: float) -> float | Floats:
     (0.0, 1.0, -30.0)
 
     Source:
-        Covington 2020, section 4.2, with the ties of the definition in 2.2. Cases 2 and 3 as printed take
+        Covington 2020, section 4.2, with the ties of the definition in 2.2. Cases 2 and 3 as printed round
         negative ties away from zero.
     """
     values = floats(x, "x")

@@ -39,7 +39,8 @@ class BoundedStatistic(Isolated):
     """A statistic of n records, and the snapping mechanism that releases it.
 
     Args:
-        transformation: from change-one distance of n records to absolute distance of a bounded number.
+        transformation: a transformation from change-one distance of n records to absolute distance of a
+            bounded number.
     Source:
         docs/proofs/snapping_statistics.md.
 
@@ -75,6 +76,8 @@ class BoundedStatistic(Isolated):
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+        Returns:
+            A `SnappingMechanism`.
 
         >>> mechanism = Mean(200, lower=0, upper=100).mechanism(epsilon=1)
         >>> mechanism.sensitivity, round(mechanism.accuracy(0.05), 3)  # of the mean age of 200 people
@@ -84,7 +87,7 @@ class BoundedStatistic(Isolated):
         return SnappingMechanism(epsilon, sensitivity=self.sensitivity, lower=lower, upper=upper, gamma=gamma)
 
     def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
-        """Return the snapped statistic as a measurement from data to a release.
+        """Return the snapped statistic as a measurement.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
@@ -108,7 +111,7 @@ class BoundedStatistic(Isolated):
         Returns:
             A float; for a histogram, float64 of shape (bins,).
         Raises:
-            ParameterError: there are not n records, or epsilon or gamma is not admissible.
+            ParameterError: there are not n records, or epsilon or gamma is not valid.
 
         >>> from sfumato.noise import SeededWords
         >>> ages = [30] * 120 + [50] * 80
@@ -122,10 +125,10 @@ class Mean(BoundedStatistic):
     """The mean of n numbers, for the snapping mechanism.
 
     Args:
-        size: n, public, at least 1.
-        lower, upper: bounds on each number; what lies outside is clamped.
+        size: n, which is public, at least 1.
+        lower, upper: bounds on each number; values outside are clamped.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> Mean(4, lower=0, upper=10).sensitivity
     Fraction(5, 2)
@@ -143,10 +146,10 @@ class SampleVariance(BoundedStatistic):
     """The variance of n numbers with divisor n - 1, for the snapping mechanism.
 
     Args:
-        size: n, public, at least 2.
-        lower, upper: bounds on each number; what lies outside is clamped.
+        size: n, which is public, at least 2.
+        lower, upper: bounds on each number; values outside are clamped.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> variance = SampleVariance(3, lower=0, upper=1)
     >>> variance([0, 0, 1]), variance.range[1], variance.sensitivity
@@ -166,10 +169,10 @@ class SampleCovariance(BoundedStatistic):
     """The covariance of n pairs (x, y) with divisor n - 1, for the snapping mechanism.
 
     Args:
-        size: n, public, at least 2.
-        x_bounds, y_bounds: (lower, upper) each; what lies outside is clamped.
+        size: n, which is public, at least 2.
+        x_bounds, y_bounds: (lower, upper) for each; values outside are clamped.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> covariance = SampleCovariance(3, x_bounds=(0, 1), y_bounds=(0, 10))
     >>> covariance([(0, 0), (0, 0), (1, 10)]), covariance.range[1], covariance.sensitivity
@@ -189,14 +192,14 @@ class SampleCovariance(BoundedStatistic):
 
 
 class Histogram(BoundedStatistic):
-    """The counts of n numbers in bins. One record that changes moves two counts at most, each by one.
+    """The counts of n numbers in bins. Changing one record changes at most two counts, each by one.
 
     Args:
-        size: n, public, at least 1.
-        edges: at least three increasing floats; bin i is [edges[i], edges[i + 1]), and the last one has its
-            upper edge as well. What lies outside counts in the outer bins.
+        size: n, which is public, at least 1.
+        edges: at least three increasing floats; bin i is [edges[i], edges[i + 1]), and the last one includes
+            its upper edge. Numbers outside count in the outer bins.
     Raises:
-        ParameterError: a parameter is another.
+        ParameterError: a parameter is not valid.
 
     >>> Histogram(4, edges=[0, 1, 2])([0.5, 1, 1.5, 9])
     [1, 3]
@@ -229,17 +232,19 @@ class Histogram(BoundedStatistic):
         return _ends(counts.element)
 
     def mechanism(self, epsilon: Number, gamma: Number = 0.05) -> SnappingMechanism:
-        """Return the mechanism of one count: it has half of epsilon, as two counts can change.
+        """Return the mechanism of one count. It has half of epsilon, because two counts can change.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.
+        Returns:
+            A `SnappingMechanism`.
         Raises:
-            ParameterError: epsilon is not a number above 0, or gamma is not admissible.
+            ParameterError: epsilon is not a number above 0, or gamma is not valid.
         """
         return super().mechanism(positive(epsilon, "epsilon") / self.transformation.map(1), gamma)
 
     def measurement(self, epsilon: Number, gamma: Number = 0.05) -> Measurement:
-        """Return the snapped histogram as a measurement from data to counts.
+        """Return the snapped histogram as a measurement.
 
         Args:
             epsilon, gamma: as for `SnappingMechanism`; epsilon is for the change of one record.

@@ -168,17 +168,16 @@ def exp_up(x: Fraction) -> Fraction:
 
 
 class LaplaceComparison(NamedTuple):
-    """The accuracy of a snapped release beside that of plain Laplace noise of the same epsilon.
+    """The accuracy of a snapped release next to that of plain Laplace noise with the same epsilon.
 
-    Made by `SnappingMechanism`, whose `against_laplace` it is.
-
-    Where the outer clamp does not cap it, snapping = factor * laplace + half_step.
+    It is the property `against_laplace` of a `SnappingMechanism`. Unless the outer clamp caps it, snapping =
+    factor * laplace + half_step.
 
     Attributes:
-        snapping: of the release, as `accuracy` gives it.
-        laplace: ln(1/alpha) sensitivity / epsilon, of the textbook mechanism, which floats do not have.
-        factor: epsilon / epsilon', what the arithmetic costs.
-        half_step: half of the lattice's step, what snapping costs.
+        snapping: the accuracy of the release, as from `accuracy`.
+        laplace: ln(1/alpha) sensitivity / epsilon, for the textbook mechanism, which floats cannot implement.
+        factor: epsilon / epsilon', the cost of the arithmetic.
+        half_step: half of the lattice's step, the cost of snapping.
     Source:
         Covington 2020, section 6.3.
     """
@@ -209,21 +208,21 @@ def epsilon_for_accuracy(
     """Return the smallest float epsilon whose `accuracy(alpha)` is at most `accuracy`.
 
     Args:
-        accuracy: greater than 0, in the statistic's unit.
-        alpha: probability, in (0, 1], of a larger error.
+        accuracy: the required accuracy, greater than 0, in the statistic's unit.
+        alpha: the probability, in (0, 1], of a larger error.
         sensitivity, lower, upper, gamma: as for `SnappingMechanism`.
     Returns:
         epsilon, a float; the float below it does not reach the accuracy.
     Raises:
-        ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
+        ParameterError: a parameter is not valid, or no valid epsilon gives this accuracy.
 
     >>> from sfumato.snapping import SnappingMechanism
     >>> round(SnappingMechanism.epsilon_for_accuracy(2, 0.05, lower=0, upper=10), 3)
     1.997
 
     Source:
-        Covington 2020, (6.4). Lambda' on its right side depends on the unknown, so that it is solved by
-        bisection: accuracy falls as epsilon grows, with jumps where 1 / epsilon' passes a power of two.
+        Covington 2020, (6.4). Lambda' on its right side depends on the unknown, so it is solved by bisection:
+        accuracy falls as epsilon grows, with jumps where 1 / epsilon' passes a power of two.
     """
     wanted, part = positive(accuracy, "accuracy"), probability(alpha)
     rest = statistic(sensitivity, lower, upper, gamma)
@@ -257,16 +256,16 @@ _tiny = nearest(64).mul_2exp(1, -_tiny_bits)
 
 
 class SnappedLaw(Isolated, InSteps):
-    """The law of one snapped release, if the statistic were `guess`; made by `SnappingMechanism.law`.
+    """The distribution of one snapped release, if the statistic were `guess`.
 
-    Everything is in the statistic's unit. Chances of errors and accuracies are rounded up, and cover the
-    roundings of p-bit arithmetic; probability, bias and variance are those of real noise, to the last bit
-    of a float, which that arithmetic changes by less than 2^-100 of their largest terms.
+    `SnappingMechanism.law` returns it. All values are in the statistic's unit. Probabilities of errors and
+    accuracies are rounded up and cover the rounding of p-bit arithmetic. Probability, bias and variance are
+    those of real noise, to the last bit of a float; p-bit arithmetic changes them by less than 2^-100 of
+    their largest terms.
 
     Args:
-        found: the mechanism's numbers.
-        guess: a number of your own, not the secret statistic.
-
+        found: the mechanism's parameters.
+        guess: a number that you choose, not the secret statistic.
     Source:
         Covington 2020, sections 6.3 and 6.4, which has bounds; docs/snapping.md, "The law of a release".
     """
@@ -292,8 +291,10 @@ class SnappedLaw(Isolated, InSteps):
 
         Args:
             index: a whole number; beyond the outermost one the probability is 0.
+        Returns:
+            A float.
         Raises:
-            ParameterError: index is no whole number.
+            ParameterError: index is not a whole number.
 
         >>> from sfumato.snapping import SnappingMechanism
         >>> law = SnappingMechanism(1, lower=0, upper=10).law(5)
@@ -315,7 +316,7 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def clamped(self) -> float:
-        """The probability of this law that the outer clamp binds: that the release is center +- bound."""
+        """The probability that the outer clamp binds: that the release is center +- bound."""
         return to_float(self._context.add(self._at_least(self._last), self._at_most(-self._last)))
 
     @property
@@ -331,7 +332,7 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def variance(self) -> float:
-        """The variance of a release by this law, in squared units.
+        """The variance of a release, in squared units.
 
         >>> from sfumato.snapping import SnappingMechanism
         >>> law = SnappingMechanism(1, lower=0, upper=10).law(5)
@@ -342,17 +343,17 @@ class SnappedLaw(Isolated, InSteps):
 
     @property
     def mean_squared_error(self) -> float:
-        """E (release - guess)^2 by this law: the variance plus the squared bias."""
+        """E (release - guess)^2: the variance plus the squared bias."""
         bias = signed_bias(self._found, self._value) / self._found.step
         return float((self._mean_square() - self._mean() ** 2 + bias**2) * self._unit**2)
 
     def accuracy(self, alpha: Number) -> float:
-        """Return the smallest a with P(|release - guess| > a) <= alpha by this law.
+        """Return the smallest a with P(|release - guess| > a) <= alpha.
 
         Args:
             alpha: probability, in (0, 1].
         Returns:
-            A distance from the guess to a point of the lattice, or 0; rounded up.
+            A distance from the guess to a lattice point, or 0; rounded up.
         Raises:
             ParameterError: alpha is not in (0, 1].
 
@@ -368,10 +369,12 @@ class SnappedLaw(Isolated, InSteps):
         return round_up(min(found) * self._unit)
 
     def alpha(self, accuracy: Number) -> float:
-        """Return P(|release - guess| > accuracy) by this law.
+        """Return P(|release - guess| > accuracy), rounded up.
 
         Args:
             accuracy: at least 0.
+        Returns:
+            A float.
         Raises:
             ParameterError: accuracy is negative or not finite.
 

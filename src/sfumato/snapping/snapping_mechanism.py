@@ -183,24 +183,24 @@ EXACT = AtomDomain(Fraction)
 
 
 class SnappingMechanism(Expectations):
-    """Release a real statistic on a lattice, with noise whose floating-point roundings are paid for.
+    """Release a real statistic on a lattice, with noise that accounts for floating-point rounding.
 
-    A value v is clamped to [lower, upper]; to v - center, noise of the Laplace law with scale
-    sensitivity / epsilon_prime is added in p-bit arithmetic; the sum is rounded to the nearest multiple of
-    `lattice` and clamped to +-`bound`; what is released is center plus that.
+    A value v is clamped to [lower, upper]. Laplace noise of scale sensitivity / epsilon_prime is added to v -
+    center in p-bit arithmetic. The sum is rounded to the nearest multiple of `lattice` and clamped to
+    +-`bound`. The release is center plus the result.
 
     Args:
-        epsilon: privacy loss of releasing two values that are `sensitivity` apart; above 0 (2 eta, where
-            eta shrinks as needed, to 2^-2048 at most) and at most 2^53.
+        epsilon: the privacy loss for two values that are `sensitivity` apart; above 0 (2 eta, where eta
+            shrinks as needed, to 2^-2048 at most) and at most 2^53.
         sensitivity: greater than 0, in the statistic's unit.
         lower, upper: bounds on the statistic; values outside are clamped.
-        gamma: probability, in (0, 1], with which the outer clamp may bind; it sets `bound`. 0.05 where
-            neither is given.
+        gamma: the probability, in (0, 1], that the outer clamp may bind; it sets `bound`. The default is
+            0.05.
         bound: B in place of gamma: releases lie in center +- bound. At least half of upper - lower and half a
-            step of the lattice. A larger one makes less bias, and more noise, if hardly any more.
-            Numbers are taken exactly, as `sfumato.exact.as_fraction` does.
+            step of the lattice. A larger bound means less bias and a little more noise. Numbers are taken
+            exactly, as `sfumato.exact.as_fraction` does.
     Raises:
-        ParameterError: a parameter is not admissible; it names the parameter and what is admissible.
+        ParameterError: a parameter is not valid; the error names it and the valid values.
 
     >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
     >>> mechanism.center, mechanism.lattice, mechanism.precision
@@ -237,17 +237,16 @@ class SnappingMechanism(Expectations):
         upper: Number,
         gamma: Number = 0.05,
     ) -> SnappingMechanism:
-        """Return the mechanism of the smallest epsilon whose `accuracy(alpha)` is at most `accuracy`.
-
-        Args, Raises:
-            as `epsilon_for_accuracy`.
+        """Return the mechanism with the smallest epsilon whose `accuracy(alpha)` is at most `accuracy`.
 
         Args:
-            accuracy: how far off a release may be, in the unit of the statistic.
-            alpha: with which probability it may be farther off.
-            sensitivity, lower, upper, gamma: as of `SnappingMechanism`.
+            accuracy: the largest acceptable error, in the unit of the statistic.
+            alpha: the probability of a larger error.
+            sensitivity, lower, upper, gamma: as for `SnappingMechanism`.
+        Returns:
+            The mechanism.
         Raises:
-            ParameterError: a parameter is not admissible, or no admissible epsilon gives this accuracy.
+            ParameterError: a parameter is not valid, or no valid epsilon gives this accuracy.
 
         >>> mechanism = SnappingMechanism.for_accuracy(3, 0.05, lower=0, upper=10)
         >>> mechanism.accuracy(0.05) <= 3
@@ -272,7 +271,7 @@ class SnappingMechanism(Expectations):
 
     @property
     def epsilon(self) -> Fraction:
-        """The mechanism's epsilon, as given."""
+        """The epsilon, as given."""
         return self._found.epsilon
 
     @property
@@ -302,7 +301,7 @@ class SnappingMechanism(Expectations):
 
     @property
     def gamma(self) -> float:
-        """The outer clamp binds with at most this probability: as given, or as it follows from `bound`.
+        """The largest probability that the outer clamp binds: as given, or computed from `bound`.
 
         >>> SnappingMechanism(1, lower=0, upper=10).gamma
         0.05
@@ -317,7 +316,7 @@ class SnappingMechanism(Expectations):
 
     @property
     def lattice(self) -> Fraction:
-        """Lambda', in the statistic's unit: the distance of neighbouring releases."""
+        """Lambda', in the statistic's unit: the distance between neighbouring releases."""
         return self._found.step * self._found.sensitivity
 
     @property
@@ -350,10 +349,10 @@ class SnappingMechanism(Expectations):
         return self._found.privacy_loss(exact / self._found.sensitivity)
 
     def measurement(self, domain: Domain = EXACT) -> Measurement:
-        """Return the snapping mechanism as a measurement of one number.
+        """Return the mechanism as a measurement of one number.
 
         Args:
-            domain: numbers: exact ones, or floats without NaN.
+            domain: exact numbers, or floats without NaN.
         Returns:
             A Measurement from absolute distance to pure DP, whose map is `privacy_loss`.
         Raises:
@@ -377,15 +376,15 @@ class SnappingMechanism(Expectations):
         """Release one value, or each element of an array, with independent noise.
 
         Args:
-            value: a number, taken exactly, or an array of floats or integers of any shape. Each is a
-                statistic of its own: an array of n costs what its n distances cost together.
-            words: source of random words; None for this thread's secure words. A word is taken for each
-                element first, then those that single draws need beyond their first, in order.
+            value: a number, taken exactly, or an array of floats or integers of any shape. Each element is a
+                statistic of its own: an array of n costs the sum of the losses for its n distances.
+            words: a source of random words; None for this thread's secure source. First a word is taken for
+                each element, then, in order, those that single draws need beyond their first.
         Returns:
-            A float, or float64 in the shape of the array: the float nearest to a point of the lattice about
-            the centre, or nearest to center - bound or center + bound, where the outer clamp binds.
+            A float, or float64 in the shape of the array: the float nearest to a point of the lattice around
+            the centre, or nearest to center - bound or center + bound if the outer clamp binds.
         Raises:
-            ParameterError: a value is NaN, or not a number; before any randomness is drawn.
+            ParameterError: a value is NaN or not a number; no randomness has been drawn then.
 
         >>> from sfumato.noise import SeededWords
         >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
@@ -432,17 +431,18 @@ class SnappingMechanism(Expectations):
         return FastPath(self._found, self._reference, self._lattice)
 
     def accuracy_from_secret(self, value: Scalar, alpha: Number) -> SecretAccuracy:
-        """Return the accuracy at the secret statistic itself. It must never be released.
+        """Return the accuracy at the secret statistic itself. Never release it.
 
-        It depends on how far the statistic is from the centre: whoever sees it, with the public parameters,
-        can often compute that distance, without any noise. Nothing pays for that. It is for work on public
-        or invented data; for users, there is `accuracy`.
+        It depends on the distance of the statistic from the centre. Anyone who sees it and knows the public
+        parameters can often compute that distance exactly, and no budget covers this. Use it only for public
+        or invented data; for users there is `accuracy`.
 
         Args:
             value: the statistic, within the bounds or clamped to them.
             alpha: probability, in (0, 1].
         Returns:
-            A `SecretAccuracy`, which no release takes as a number; its `leak()` gives the float, rounded up.
+            A `SecretAccuracy`, which no release accepts as a number; its `leak()` gives the float, rounded
+            up.
         Raises:
             ParameterError: value is NaN, or alpha is not in (0, 1].
 
@@ -451,7 +451,7 @@ class SnappingMechanism(Expectations):
         True
 
         Source:
-            Covington 2020, section 6.3 and appendix A, GetAccuracy, with its last case mended.
+            Covington 2020, section 6.3 and appendix A, GetAccuracy, with its last case corrected.
         """
         centred = self._reference.centred(_scalar(value))
         exact = Fraction(int(centred.numerator), int(centred.denominator))
@@ -459,7 +459,7 @@ class SnappingMechanism(Expectations):
 
 
 class SecretAccuracy:
-    """An accuracy that was computed from a secret value. It is not a number: no release takes it.
+    """An accuracy computed from a secret value. It is not a number, and no release accepts it.
 
     Source:
         Covington 2020, section 6.3, which computes it.
@@ -475,7 +475,7 @@ class SecretAccuracy:
         return "SecretAccuracy(not shown, as it reveals the secret)"
 
     def leak(self) -> float:
-        """Return the number. It tells of the secret value, and nothing has paid for that.
+        """Return the number. It reveals something about the secret value, which no budget covers.
 
         >>> mechanism = SnappingMechanism(1, lower=0, upper=10)
         >>> secret = mechanism.accuracy_from_secret(10, 1e-6)  # of a value that is invented
