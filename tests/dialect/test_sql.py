@@ -89,6 +89,13 @@ SAME: dict[str, dict[str, Any]] = {
     f"PERCENTILE_CONT(docvis, 1, {R}, error_bars => FALSE) AS top": {
         "top": sf.quantiles("docvis", 1.0, **X, error_bars=False)
     },
+    f"PERCENTILE_CONT(.5, {R}) WITHIN GROUP (ORDER BY docvis) AS a, QUANTILE_CONT(docvis, 0.25, {R})": {
+        "a": sf.quantiles("docvis", 0.5, **X),
+        "quantile_docvis": sf.quantiles("docvis", 0.25, **X),
+    },
+    f"PERCENTILE_CONT(1, {R}) WITHIN GROUP (ORDER BY docvis) FILTER (WHERE ok) AS a": {
+        "a": sf.quantiles("_value_1", 1.0, **X),
+    },
     f"QUANTILES(docvis, [0.5], Error_Bars => true, {R}) AS q": {"q": sf.quantiles("docvis", [0.5], **X)},
     f"COUNT(*, {W}), SUM(age, {R}, {W}), AVG(age, {W}, {R})": {
         "count": sf.count(**WEIGHT),
@@ -126,6 +133,11 @@ SAME: dict[str, dict[str, Any]] = {
         "p": sf.proportion("ok", stratum="ok", asked=TRUTHS, population=TRUTHS)
     },
 }
+
+
+def test_distinct_keys_are_groups() -> None:
+    text = dp("DISTINCT year, city", "")
+    assert opened(text).query.keys == opened(dp("year, city", "GROUP BY ALL")).query.keys == ("year", "city")
 
 
 @pytest.mark.parametrize("select", SAME)
@@ -315,6 +327,10 @@ BUDGETS = [
     ("privacy_unit_column = id", "privacy_unit_column = 3", "3"),
 ]
 SELECTS = [
+    ("DISTINCT year, COUNT(*)", "DISTINCT"),
+    (f"AVG(x, {R}) WITHIN GROUP (ORDER BY y)", "WITHIN"),
+    (f"PERCENTILE_CONT(0.5, {R}) WITHIN GROUP (x)", "WITHIN"),
+    (f"PERCENTILE_CONT(0.5, {R}) WITHIN GROUP (ORDER BY x DESC)", "DESC"),
     (f"AVG(x, {G})", G),
     (f"CORR(x, x, {TWO})", "x"),
     (f"COVAR_POP(x, y, {R})", R),

@@ -124,7 +124,11 @@ def _call(words: Cursor, name: int) -> CallForm:
         if bounds:
             raise refusal(words.text, given.place, f"{function} has bounds twice; keep one")
         bounds = given
-    expression = None if star else Expression(tuple(words.tokens[start : argument.stop]))
+    ordered = _ordered(words, stop + 1)
+    if ordered is not None:
+        ranks, argument = [_rank_of(words, function, argument, ranks, ordered)], ordered
+        first, start, stop = min(first, start), ordered.start, words.closing[ordered.start - 3]
+    expression = None if star else Expression(tuple(words.tokens[argument.start : argument.stop]))
     condition = _condition(words, function, stop + 1)
     filtered = (
         None if condition is None else Expression(tuple(words.tokens[condition.start : condition.stop]))
@@ -175,8 +179,6 @@ def _read_argument(words: Cursor, function: str, stop: int, distinct: bool) -> t
 def _with_place(words: Cursor, form: CallForm) -> CallForm:
     """Return a call of APPROX_QUANTILES with the [OFFSET(i)] behind it, as a call for one rank."""
     call, behind = form.call, form.span.stop
-    if [token.word for token in words.tokens[behind : behind + 2]] == ["WITHIN", "GROUP"]:
-        raise words.refuse(_without_within(words, call, behind), words.tokens[behind])
     if call.function not in _IN_PLACES or call.listed or words.tokens[behind].word != "[":
         return form
     place = range(behind, words.closing[behind] + 1)
@@ -203,16 +205,30 @@ def _rank_of_place(words: Cursor, call: WrittenAggregate, place: range) -> Liter
     return Literal(repr((int(written.text) - first) / pieces), "number", written.place)
 
 
-def _without_within(words: Cursor, call: WrittenAggregate, at: int) -> str:
-    """Suggest how an aggregate call is written without WITHIN GROUP (ORDER BY x)."""
-    opening = at + 2
-    ordered = range(opening + 3, words.closing.get(opening, opening))
-    column = " ".join(words.tokens[i].text for i in ordered) or "x"
-    rank = "" if call.argument is None else " ".join(token.text for token in call.argument.tokens)
-    if ordered and words.tokens[ordered.stop - 1].word == "ASC":
-        column = column.rsplit(" ", 1)[0]
-    written = f"PERCENTILE_CONT({column}, {rank}, {BOUNDS[1]} => (lower, upper))"
-    return f"WITHIN GROUP is not supported. Write {written}"
+def _ordered(words: Cursor, behind: int) -> range | None:
+    """Return the tokens of x in WITHIN GROUP (ORDER BY x) behind an aggregate call, with ASC or DESC."""
+    tokens, opening = words.tokens, behind + 2
+    if [token.word for token in tokens[behind : behind + 2]] != ["WITHIN", "GROUP"]:
+        return None
+    found = range(opening + 3, words.closing.get(opening, opening))
+    if not found or [token.word for token in tokens[opening + 1 : opening + 3]] != ["ORDER", "BY"]:
+        raise words.refuse("write WITHIN GROUP (ORDER BY x)", tokens[behind])
+    return found
+
+
+def _rank_of(words: Cursor, function: str, argument: range, ranks: list[Literal], ordered: range) -> Literal:
+    """Return the rank of PERCENTILE_CONT(rank) WITHIN GROUP (ORDER BY x)."""
+    tokens, last = words.tokens, words.tokens[ordered.stop - 1]
+    if function not in ("PERCENTILE_CONT", "ANON_PERCENTILE_CONT") or ranks:
+        raise words.refuse(
+            "WITHIN GROUP is for PERCENTILE_CONT(0.5). Leave it out", tokens[ordered.start - 5]
+        )
+    if last.word in ("ASC", "DESC") or any(tokens[i].word == "," for i in words.outer(ordered)):
+        raise words.refuse("write ORDER BY with one column, without ASC or DESC", last)
+    at, words.at = words.at, argument.start
+    found = words.number("the rank")
+    words.at = at
+    return found
 
 
 def _end_of_argument(words: Cursor, stop: int) -> int:

@@ -68,6 +68,7 @@ PREFIXES = {
     "APPROX_QUANTILES": "quantiles",
     "APPROX_COUNT_DISTINCT": "count_distinct",
     "PERCENTILE_CONT": "percentile",
+    "QUANTILE_CONT": "quantile",
     "STRATIFIED_PROPORTION": "proportion",
 }
 TWINS = {
@@ -75,7 +76,7 @@ TWINS = {
     "STDDEV": "ANON_STDDEV_POP",
     "APPROX_QUANTILES": "ANON_QUANTILES",
     "APPROX_COUNT_DISTINCT": "ANON_COUNT",
-    **dict.fromkeys(("MEDIAN", "MIN", "MAX"), "ANON_PERCENTILE_CONT"),
+    **dict.fromkeys(("MEDIAN", "MIN", "MAX", "QUANTILE_CONT"), "ANON_PERCENTILE_CONT"),
     "ANON_QUANTILES": "APPROX_QUANTILES",
 }
 FUNCTIONS: dict[str, Callable[..., Aggregate]] = {

@@ -141,23 +141,24 @@ class _SelectParser:
     """Parses one private SELECT: first the tokens of each clause, then DuckDB's syntax tree."""
 
     def __init__(self, words: Cursor, names: CommonTables) -> None:
+        words = _without_any_value(words)
         self.words, self.names = words, names
         if not words.take("SELECT"):
             raise words.refuse("a query must begin with SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (...)")
         self.clause = read_clause(words)
+        distinct = None if words.take("ALL") or words.token.word != "DISTINCT" else words.token
+        self.distinct = words.take("DISTINCT")
         self.dropped = [range(1, words.at)]
-        words.take("ALL")
-        if words.token.word in ("DISTINCT", "AS"):
-            raise words.refuse(
-                f"SELECT {words.token.text} is not supported. Leave {words.token.text} out, as groups "
-                "are distinct already"
-            )
+        if words.token.word == "AS":
+            raise words.refuse("SELECT AS is not supported. Leave AS out")
         self.parts = self._parts()
         self.groups = self._public_groups()
         self.items = self._list(self.parts["SELECT"], _ITEMS)
         self.calls: dict[int, CallForm] = {}  # by the index of the name
         self.grouping = False
         self._check_items()
+        if distinct is not None and (self.calls or "GROUP" in self.parts):
+            raise words.refuse("SELECT DISTINCT takes group keys alone. Leave DISTINCT out", distinct)
         self._check_source()
         self.where, self.keys = self._rows()
         self._check_after()
@@ -334,7 +335,8 @@ class _SelectParser:
             if not where:
                 raise self._missing(where, "WHERE")
             check_words(words, where, "WHERE")
-        self.all_keys = group is not None and [words.tokens[i].word for i in group] == ["ALL"]
+        every = group is not None and [words.tokens[i].word for i in group] == ["ALL"]
+        self.all_keys = every or self.distinct
         if group is None or self.all_keys:
             return where, []
         keys = [key for part in self._list(group, _KEYS) for key in self._in_brackets(part)]
@@ -524,6 +526,17 @@ class _SelectParser:
 
     def _missing(self, span: range, where: str) -> SqlError:
         return self.words.refuse(f"an expression is missing in {where}", self.words.tokens[span.start])
+
+
+def _without_any_value(words: Cursor) -> Cursor:
+    """Return the tokens without ANY_VALUE around items of the SELECT list, which must be group keys."""
+    found = []
+    for i in words.outer(range(len(words.tokens) - 1)):
+        if words.tokens[i].word == "FROM":
+            break
+        if words.tokens[i].word == "ANY_VALUE" and is_call(words, i) and not is_window(words, i):
+            found.append(range(i, i + 1))
+    return words.without(found) if found else words
 
 
 def _go_on(word: str, before: str) -> str:

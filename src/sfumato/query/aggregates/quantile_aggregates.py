@@ -161,7 +161,12 @@ class Quantiles(BoundedAggregate):
 
 
 @aggregate_function(
-    "APPROX_QUANTILES", "QUANTILES", "PERCENTILE_CONT", "ANON_QUANTILES", "ANON_PERCENTILE_CONT"
+    "APPROX_QUANTILES",
+    "QUANTILES",
+    "PERCENTILE_CONT",
+    "QUANTILE_CONT",
+    "ANON_QUANTILES",
+    "ANON_PERCENTILE_CONT",
 )
 def quantiles(
     column: str,
