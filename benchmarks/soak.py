@@ -2,7 +2,7 @@
 
     python benchmarks/soak.py [--minutes 30] [--clients 4] [--workers 2]
 
-Clients ask releases, previews, made-up rows, and what is refused, one after another without a pause. The memory of
+Clients ask releases, previews, dummy rows, and what is refused, one after another without a pause. The memory of
 each of the service's processes that no other shares (Pss, on Linux) is read twice a minute. What it takes at first is
 not growth: tables are opened, plans remembered, and the allocator keeps what was free. So the last third is compared
 with the second, in which nothing new is asked.

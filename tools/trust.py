@@ -828,7 +828,7 @@ EXCLUDED = (
         ),
     ),
     Excluded(
-        "For the owner of the rows, who may see exact numbers, or for made-up rows",
+        "For the owner of the rows, who may see exact numbers, or for dummy rows",
         (
             "engines/distributed_engine.py::DistributedEngine.contributions",
             "engines/distributed_engine.py::DistributedEngine.dummy",

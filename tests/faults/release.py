@@ -50,7 +50,7 @@ FAULTS = [
           'if canonical_bytes(made.to_dict() | {"ledger": None}) != canonical_bytes({**given, "ledger": None}):', "if False:", f"{RECEIPT}::test_a_receipt_in_which_anything_was_changed_is_none"),
     Fault("verifying a receipt does not certify it anew", "release/receipt.py",
           "wrong = () if self.description is None else tuple(checked(known)[1])", "wrong = ()", f"{RELEASE}/test_described_receipts.py::test_a_changed_receipt_verifies_no_table"),
-    Fault("made-up rows and known noise verify", "release/receipt.py",
+    Fault("dummy rows and known noise verify", "release/receipt.py",
           "return whole and not self.receipt.dummy and not self.receipt.unsafe_words", "return whole", f"{RECEIPT}::test_known_noise_is_said_and_agrees_with_nothing"),
     Fault("a receipt of several SELECTs claims the first one's budget", "release/processed_release.py",
           "return ExactCost(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))", "return ExactCost(epsilons[0], deltas[0])", f"{RELEASE}/test_described_receipts.py::test_receipts_of_every_kind_are_verified[several]"),

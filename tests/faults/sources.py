@@ -75,7 +75,7 @@ FAULTS: list[Fault] = [
           "        return path.samefile(file)\n", "        return str(path) == str(file)\n", TESTS + "test_files.py::test_a_source_is_not_written_over"),
     Fault("a pipe is replaced", "files.py",
           "return not stat.S_ISREG(found) and not stat.S_ISLNK(found)", "return False", TESTS + "test_files.py::test_what_is_no_place_for_a_file_costs_nothing"),
-    # Declarations and made-up rows.
+    # Declarations and dummy rows.
     Fault("bounds are those of a column of the same name", "catalogs/declared_table.py",
           "bounds = self.declared.bounds(column) if self._own(column) else None", "bounds = self.declared.bounds(column)", "tests/catalogs/test_declared_table.py"),
     Fault("a limit of all groups is beyond the catalog's", "catalogs/declared_table.py",

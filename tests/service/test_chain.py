@@ -123,11 +123,11 @@ def test_nothing_is_sent_or_charged_before_a_release(service):
     assert query.release(epsilon=1, dummy=True).dummy and ann.spent.epsilon == before + 1
     # What stands here for the rows of the service gives no answer.
     asked = ann.table("visits").join(ann.public("towns"), on="town").agg(n=sf.count_units())
-    assert "made-up" not in str(asked.plan(epsilon=1))
+    assert "dummy" not in str(asked.plan(epsilon=1))
     with pytest.raises(RefusalError, match="at a service"):
         asked._local.release(epsilon=1).to_arrow()
     dummy = ann.table("visits").dummy().agg(n=sf.count_units()).release(epsilon=1)
-    assert "of made-up rows" in repr(dummy) and ann.spent.epsilon == before + 1
+    assert "of dummy rows" in repr(dummy) and ann.spent.epsilon == before + 1
 
 
 @SILENT

@@ -520,7 +520,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> import pyarrow as pa, sfumato as sf
         >>> visits = sf.scan(pa.schema({"id": pa.int64(), "town": pa.string()}), privacy_unit="id")
         >>> visits.dummy().agg(people=sf.count_units()).release(epsilon=1)
-        <Release of people; epsilon=1, delta=0, of made-up rows>
+        <Release of people; epsilon=1, delta=0, of dummy rows>
         """
         self._check_rows_alone("dummy")
         making = Making.from_options(rows, units, seed)

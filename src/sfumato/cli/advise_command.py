@@ -44,9 +44,9 @@ def advise(
     output: Annotated[list[Path] | None, option("output.advise")] = None,
     plot: Annotated[Path | None, option("plot.advise")] = None,
 ) -> None:
-    """Look once, for a part of a budget, and say how to ask several questions with the rest.
+    """Spend a share of a budget on preliminary queries, and advise how to spend the rest on several queries.
 
-    Limits and bounds that a question leaves out are found; what is printed is safe to publish.
+    Limits and bounds that a query leaves out are inferred. The output is safe to publish.
     """
     with answering("epsilon", "delta") as console:
         if epsilon is None:

@@ -47,9 +47,9 @@ def audit(
     pairs: Annotated[str | None, option("pairs")] = None,
     output: Annotated[list[Path] | None, option("output.audit")] = None,
 ) -> None:
-    """Look for datasets and an event that break a mechanism's claim of privacy.
+    """Search for datasets and an event that violate a mechanism's privacy claim.
 
-    An audit that finds nothing is no proof. Without --data and --pairs, the datasets are lists of numbers.
+    An audit that finds nothing is not a proof. Without --data and --pairs, the datasets are lists of numbers.
     """
     paths = tuple(output or ())
     histogram = {

@@ -33,7 +33,7 @@ def check(
     splits: Annotated[int | None, option("splits")] = None,
     removed: Annotated[int | None, option("removed")] = None,
 ) -> None:
-    """Compare a catalog or a question with its rows. What is printed is NOT PRIVATE: for the owner alone."""
+    """Compare a catalog or a query with its rows. The output is NOT PRIVATE: for the owner only."""
     with answering(engine=ExitCode.MISUSED) as console:
         try:
             if what.suffix.lower() == ".toml":
@@ -76,7 +76,7 @@ def verify(
     receipt: Annotated[Path, argument("receipt")],
     answer: Annotated[Path | None, argument("answer")] = None,
 ) -> None:
-    """Recompute the epsilon of a release from its receipt alone; with a table, say whether it is that one.
+    """Recompute the epsilon of a release from its receipt; with a table, also compare it with the receipt.
 
     Reads no rows and spends nothing.
     """
@@ -112,7 +112,7 @@ def analyze(
     output: Annotated[list[Path] | None, option("output.analyze")] = None,
     plot: Annotated[Path | None, option("plot.analyze")] = None,
 ) -> None:
-    """Compare limits and bounds on the rows. What is printed is NOT PRIVATE: for the owner alone."""
+    """Compare limits and bounds on the rows. The output is NOT PRIVATE: for the owner only."""
     from sfumato.cli.terminal import Watch
     from sfumato.release.release_files import write
 

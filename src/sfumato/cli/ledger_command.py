@@ -120,7 +120,7 @@ def create(
     period: _Period = None,
     replace: Annotated[bool, option("replace")] = False,
 ) -> None:
-    """Give a dataset its cap over all analysts, who may tell each other what they learn."""
+    """Create a dataset's budget over all analysts together, because they may share what they learn."""
     with answering(*_OPTIONS) as console:
         opened, how = opened_ledger(ledger), composition or "tight"
         opened.create(dataset, epsilon, delta, composition=how, period=period, replace=replace)
@@ -137,7 +137,7 @@ def grant(
     composition: _Composition = None,
     period: _Period = None,
 ) -> None:
-    """Let an analyst spend, up to a cap of their own beside that of the dataset; or change that cap."""
+    """Grant an analyst a budget of their own within the dataset's budget, or change it."""
     with answering(*_OPTIONS) as console:
         opened = opened_ledger(ledger)
         opened.grant(dataset, analyst, epsilon, delta, composition=composition, period=period)
@@ -146,9 +146,9 @@ def grant(
 
 @budget.command("show")
 def show_budgets(ledger: _Place, dataset: _Any = None) -> None:
-    """Show each cap, what is spent of it in its period and in its lifetime, and what is left.
+    """Show each budget: the cap, what is spent in its period and over its lifetime, and what is left.
 
-    All entries are replayed, caps included, and compared with every account.
+    The command replays all entries, including caps, and compares the result with every account.
     """
     with answering(*_OPTIONS) as console:
         opened = opened_ledger(ledger)
@@ -162,7 +162,7 @@ def history(
     dataset: _Any = None,
     analyst: _Analyst = None,
 ) -> None:
-    """Show what was ever entered, in order."""
+    """Show all entries, in order."""
     from rich.table import Table
 
     with answering(*_OPTIONS) as console:
@@ -178,7 +178,7 @@ def export(
     output: Annotated[Path, option("output.export")],
     dataset: _Any = None,
 ) -> None:
-    """Write what was ever entered to a file, with exact numbers; .json has an object in each line."""
+    """Write all entries to a file, with exact numbers; .json has one object per line."""
     from sfumato.files import checked_place, replacing
 
     with answering(*_OPTIONS) as console:
@@ -272,9 +272,9 @@ def verify(
     ledger: _Place,
     head: Annotated[str | None, option("head")] = None,
 ) -> None:
-    """Walk the chain, and compare it with the ledger's entries, sums and answers.
+    """Verify the chain, and compare it with the ledger's entries, sums and answers.
 
-    Prints the head: keep it elsewhere, and give it next time.
+    The command prints the head: keep it elsewhere, and pass it with --head next time.
     """
     with answering() as console:
         found = opened_ledger(ledger).journal.verify(head)
@@ -290,7 +290,7 @@ def show_journal(
     analyst: _Analyst = None,
     output: Annotated[Path | None, option("output.show")] = None,
 ) -> None:
-    """Show who asked what, when, for what, and what came of it, in order."""
+    """Show each query in order: analyst, time, cost and outcome."""
     from rich.table import Table
 
     from sfumato.files import checked_place, replacing
@@ -315,7 +315,7 @@ def audit(
     dataset: _Any = None,
     strict: Annotated[bool, option("strict")] = False,
 ) -> None:
-    """List questions for a person to judge: about one unit, nearly the same as others, totals less parts."""
+    """List queries to review: about one unit, nearly equal to others, or a total minus its parts."""
     with answering() as console:
         found = opened_ledger(ledger).journal.audit(dataset)
         tell(console, str(found))
@@ -329,9 +329,9 @@ def declare(
     version: Annotated[str, argument("version")],
     ledger: _Place,
 ) -> None:
-    """Name the version of the data, within which the same question has the same answer, for nothing.
+    """Declare the version of the data, within which the same query gets the same answer at no charge.
 
-    Say it after new data has taken the place of the old.
+    Run it after new data has replaced the old.
     """
     with answering() as console:
         opened_ledger(ledger).journal.declare(dataset, version)
@@ -343,7 +343,7 @@ def publish(
     entry: Annotated[int, argument("entry")],
     ledger: _Place,
 ) -> None:
-    """Let everybody who may ask have the answer to a question, for nothing, where they ask the same."""
+    """Give the answer of a query at no charge to every analyst who asks the same query."""
     with answering() as console:
         opened_ledger(ledger).journal.publish(entry)
         console.print(f"The answer to the query of entry {entry} is for everybody who sends the same query.")

@@ -38,11 +38,11 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", metavar=" ", callback=_version, is_eager=True, help="Show the version and stop."
+            "--version", metavar=" ", callback=_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Ask a table of personal rows; get noisy numbers that are safe to publish."""
+    """Query a table of personal rows; get noisy numbers that are safe to publish."""
 
 
 def _codes(done: str, failed: str, misused: str) -> str:
@@ -67,12 +67,12 @@ app.command(epilog=_codes("done", _FILE, "the query, the budget or the command l
 app.command(
     epilog=_codes(
         "the receipt is certified, and the table agrees",
-        "not so, or the receipt is of dummy rows or of noise for tests",
+        "it is not, or the receipt is about dummy rows or test noise",
         "a file cannot be read, or the command line",
     )
 )(verify)
 app.add_typer(budget, name="budget")
 app.add_typer(journal, name="journal")
-app.command(epilog=_codes("ended as asked", _FILE, "the catalog, the budget or the command line"))(serve)
+app.command(epilog=_codes("stopped on request", _FILE, "the catalog, the budget or the command line"))(serve)
 app.add_typer(token, name="token")
 app.command(epilog=_codes("done", _FILE, "the question"))(sql)

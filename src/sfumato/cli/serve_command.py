@@ -29,7 +29,7 @@ def serve(
     memory_limit: Annotated[str | None, option("memory-limit.serve")] = None,
     threads: Annotated[int | None, option("threads.serve")] = None,
 ) -> None:
-    """Answer questions over HTTP, for those who have a token: noisy tables, and never a row."""
+    """Answer queries over HTTP for token holders, with noisy tables and never a row."""
     from sfumato.errors import require
 
     with answering():
@@ -67,7 +67,7 @@ def create(
     days: Annotated[int | None, option("days")] = None,
     tokens: _TOKENS = Path("tokens.db"),
 ) -> None:
-    """Make a token and print it: this once, as only its hash is kept."""
+    """Create a token and print it once; only its hash is kept."""
     from sfumato.service.access_tokens import Tokens
 
     with answering():
@@ -76,7 +76,7 @@ def create(
 
 @token.command("list")
 def listed(tokens: _TOKENS = Path("tokens.db")) -> None:
-    """Print what is known of each token, which is not the token."""
+    """List the tokens, without the tokens themselves."""
     from sfumato.service.access_tokens import Tokens
 
     with answering():
@@ -91,7 +91,7 @@ def revoke(
     known: Annotated[str, argument("id")],
     tokens: _TOKENS = Path("tokens.db"),
 ) -> None:
-    """Let a token be valid no more, from the next request on."""
+    """Revoke a token, from the next request on."""
     from sfumato.service.access_tokens import Tokens
 
     with answering():

@@ -253,9 +253,9 @@ def sql(
     show: Annotated[int, option("show")] = 40,
     quiet: Annotated[bool, option("quiet")] = False,
 ) -> None:
-    """Ask in SQL, and print the noisy table with its error bars.
+    """Query in SQL, and print the noisy table with its error bars.
 
-    The noise is drawn once: table, files and chart show the same numbers.
+    The noise is drawn once, so table, files and chart show the same numbers.
     """
     from sfumato.query.error_bars import Bars
 
@@ -332,7 +332,7 @@ def _types(given: str | None) -> dict[str, str] | None:
 
 
 def _catalog(path: Path | None, dummy: bool) -> Any:
-    """Return the catalog of `sfumato sql`, over made-up rows with --dummy."""
+    """Return the catalog of `sfumato sql`, over dummy rows with --dummy."""
     if dummy and path is None:
         raise QueryError("--dummy: dummy rows need the declarations of a catalog. Add --catalog")
     found = read_catalog(path)

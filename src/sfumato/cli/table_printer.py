@@ -492,7 +492,7 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
     for i, one in enumerate(parts):
         plan = one.plan
         budgets = [plan.epsilon * times for times in map(Fraction, _TIMES)]
-        with Watch("Trying made-up groups"):
+        with Watch("Simulating groups"):
             plans = plans_of(plan.query, budgets, {"delta": plan.delta})
             found = previewed(plan.query, one._engine, plans, _UNITS, 1, confidence)
         console.print(str(found), highlight=False, soft_wrap=True)

@@ -295,5 +295,5 @@ class RemoteRelease(SuggestingArguments, ResultTable):
 
     def __repr__(self) -> str:
         epsilon, delta = self.spent
-        names, of = ", ".join(self._table.column_names), ", of made-up rows" if self.dummy else ""
+        names, of = ", ".join(self._table.column_names), ", of dummy rows" if self.dummy else ""
         return visible(f"<RemoteRelease of {names}; epsilon={epsilon:g}, delta={delta:g}{of}>")

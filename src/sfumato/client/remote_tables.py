@@ -437,7 +437,7 @@ _VALUES: Mapping[str, Callable[[str], Any]] = {
 
 
 def declared_catalog(tables: Mapping[str, Mapping[str, Any]]) -> Catalog:
-    """Return a catalog of remote tables from the service's declarations; made-up rows stand for theirs."""
+    """Return a catalog of remote tables from the service's declarations; dummy rows stand for theirs."""
     return Catalog(_NAME, {name: _table(declared) for name, declared in tables.items()})
 
 

@@ -1,4 +1,4 @@
-"""Tables of a catalog: opened as their owner declares them, or over made-up rows that fit each other."""
+"""Tables of a catalog: opened as their owner declares them, or over dummy rows that fit each other."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ _FEW = 10  # rows of a public table
 
 
 def made_up(catalog: Declarations, making: Making) -> Mapping[str, TableDeclaration]:
-    """Return a catalog's declarations over made-up rows; no row is read.
+    """Return a catalog's declarations over dummy rows; no row is read.
 
     Raises:
         CatalogError, EngineError: a source that must tell its columns does not.

@@ -222,7 +222,7 @@ class DistributedEngine:
     addresses = None  # an answer here is computed anew each time
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
-        """Return a DuckDB engine on made-up rows with the distributed columns."""
+        """Return a DuckDB engine on dummy rows with the distributed columns."""
         if self._leaves:
             raise QueryError("dummy: this table is made from other tables. Make dummy tables of those first")
         return self._local.dummy(making, unit, known)

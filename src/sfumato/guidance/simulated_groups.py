@@ -36,7 +36,7 @@ _LARGEST = 2.0**62  # whole numbers are kept within this
 
 @dataclass(frozen=True)
 class SimulatedRows:
-    """The made-up rows of one simulated group.
+    """The rows of one simulated group.
 
     Args:
         table: the rows.

@@ -200,7 +200,7 @@ class Engine(Evaluator, Protocol[Released_co]):
         ...
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> Engine[Any]:
-        """Return an engine on made-up rows with the same columns; no row is read.
+        """Return an engine on dummy rows with the same columns; no row is read.
 
         Args:
             making: how many.

@@ -325,7 +325,7 @@ def _estimates(release: NoisyTable | EstimateTable, shape: _Shape) -> EstimateTa
 def _notes(release: NoisyTable) -> Iterator[str]:
     """Yield sentences on what makes the numbers of a release different from estimates without bias."""
     if release._dummy:
-        yield "Of made-up rows."
+        yield "Of dummy rows."
     if release._unsafe:
         yield "Not private: the noise is known."
     if isinstance(release, ProcessedRelease):

@@ -711,7 +711,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         """The columns or groups of the noisy table, in words."""
 
     def __repr__(self) -> str:
-        (epsilon, delta), dummy = self.spent, ", of made-up rows" if self._dummy else ""
+        (epsilon, delta), dummy = self.spent, ", of dummy rows" if self._dummy else ""
         name = type(self).__name__
         return visible(f"<{name} of {self._subject}; epsilon={epsilon:g}, delta={delta:g}{dummy}>")
 

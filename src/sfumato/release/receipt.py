@@ -124,7 +124,7 @@ class Receipt(Displayed):
             ("sha256", self.sha256),
             ("sfumato", self.sfumato),
         ]
-        warnings = ["Of made-up rows."] * self.dummy + ["NOT PRIVATE: known noise."] * self.unsafe_words
+        warnings = ["Of dummy rows."] * self.dummy + ["NOT PRIVATE: known noise."] * self.unsafe_words
         return Card("Receipt of a release", [Facts(facts)], " ".join(warnings))
 
     def __repr__(self) -> str:
@@ -274,7 +274,7 @@ class Receipt(Displayed):
         wide = self.with_error_bars or self.answer
         what, table, odd = opened(answer, wide)
         compared = wide if table.num_columns > len(self.answer.columns) else self.answer
-        # Made-up rows and known noise are said in words of their own.
+        # Dummy rows and known noise are said in words of their own.
         known = self._signed | {"dummy": False, "unsafe_words": False}
         wrong = () if self.description is None else tuple(checked(known)[1])
         return Verification(what, self, compared, tuple(odd or differences(table, compared)), wrong)

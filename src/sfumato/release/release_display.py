@@ -97,7 +97,7 @@ def processed_facts(release: ProcessedRelease) -> list[tuple[str, str]]:
 
 
 def cost(release: NoisyTable, what: str) -> str:
-    """Return what a release has spent, for display; for made-up rows, what it would spend."""
+    """Return what a release has spent, for display; for dummy rows, what it would spend."""
     epsilon, delta = release.spent
     text = f"epsilon {epsilon:g}, delta {delta:g}{what}"
     return f"NOTHING, as the rows are dummy rows; for real rows {text}" if release._engine.made_up else text

@@ -97,7 +97,7 @@ class QueryRequest:
         confidence, simultaneous: of error bars.
         units: sizes of groups of which a preview tells the errors; none for no preview.
         epsilons: budgets that a preview compares; none for that of each private SELECT.
-        dummy: whether made-up rows are asked, for free.
+        dummy: whether to query dummy rows, at no cost.
         everybody: whether the budget or history of all is asked for, which an owner may.
         role: of who asks.
         key: by which the same request, sent again, gets the answer that it has paid for; or None.
@@ -216,7 +216,7 @@ class QueryService:
 
     @cached_property
     def _dummy(self) -> AnalystsCatalog:
-        """The catalog with made-up rows, on which queries can be tried."""
+        """The catalog with dummy rows, on which queries can be tried."""
         try:
             return AnalystsCatalog.from_catalog(self.catalog.dummy())
         except (CatalogError, EngineError):
@@ -410,7 +410,7 @@ def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None
 
 
 def _nobodys() -> Budget:
-    """Return a budget for queries that are not drawn, or that read made-up rows."""
+    """Return a budget for queries that are not drawn, or that read dummy rows."""
     return Budget(10**300, Fraction(10**9 - 1, 10**9), composition="adding")
 
 

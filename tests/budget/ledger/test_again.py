@@ -160,7 +160,7 @@ TWICE: dict[str, Ask] = {
     "known noise": OTHERS["known noise"],
     "bounds that are found": lambda b: visits().bound(rows=1).agg(m=sf.mean("v", lower=0, upper="auto")).release(epsilon=1, budget=b),
     "a public table in memory": lambda b: visits().join(sf.public(KEYS), on="town").bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
-    "made-up rows": lambda b: visits().dummy().bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
+    "dummy rows": lambda b: visits().dummy().bound(rows=1).agg(n=sf.count()).release(epsilon=1, budget=b),
 }  # fmt: skip
 
 

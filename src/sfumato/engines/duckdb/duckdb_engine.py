@@ -76,7 +76,7 @@ class DuckDBEngine(Owned):
         self._reader = Reader(source, resources)
         self.how: Combination | Reached | None = None  # of which tables its rows are made, if they are
         self.origin: Origin = Origin(source.name, source.files, tuple(source.columns), made_up=source.made_up)
-        self.name = "DuckDB, on made-up rows" if source.made_up and not source.elsewhere else "DuckDB"
+        self.name = "DuckDB, on dummy rows" if source.made_up and not source.elsewhere else "DuckDB"
         self.rows_shown = True  # whether exact looks at the rows, which are for their owner, are admitted
 
     @classmethod
@@ -340,7 +340,7 @@ class DuckDBEngine(Owned):
         return bool(self._opened.made_up)
 
     def dummy(self, making: Making, unit: str | None, known: Mapping[str, Known]) -> DuckDBEngine:
-        """Return a DuckDB engine on made-up rows with the same columns; no row is read."""
+        """Return a DuckDB engine on dummy rows with the same columns; no row is read."""
         if self.how is not None:
             raise QueryError(
                 "dummy: this table is made from other tables. Make dummy tables of those before they "

@@ -34,7 +34,7 @@ _LARGEST = 2**62
 
 
 def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
-    """Open made-up rows as a source, in a database of their own.
+    """Open dummy rows as a source, in a database of their own.
 
     Args:
         given: which.

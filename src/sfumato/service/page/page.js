@@ -98,14 +98,14 @@ async function release(dummy, pending = null) {
   label();
   const { sql, key } = pending ?? { sql: editor.text, key: newKey() }, status = byId("status"), asker = service;
   showError(null);
-  status.textContent = dummy ? "Asking made-up rows…" : pending ? "Fetching the answer to what you asked before the reload…" : "Asking…";
+  status.textContent = dummy ? "Querying dummy rows…" : pending ? "Fetching the answer to what you asked before the reload…" : "Asking…";
   if (!dummy) kept.put(PENDING, JSON.stringify({ sql, key }));
   try {
     const { text, data } = await asker.release(sql, dummy, key);
     if (asker !== service) return; // who has left: it is not for the next one
     if (!dummy) kept.remove(PENDING);
     show({ text, data, sql });
-    status.textContent = `Answered, in ${data.rows.length} ${data.rows.length === 1 ? "row" : "rows"}${data.dummy ? ", of made-up rows" : ""}.`;
+    status.textContent = `Answered, in ${data.rows.length} ${data.rows.length === 1 ? "row" : "rows"}${data.dummy ? ", of dummy rows" : ""}.`;
     if (!dummy && editor.text === sql) expected.changed(); // asked once more, it may cost nothing
   } catch (error) {
     if (asker !== service) return;

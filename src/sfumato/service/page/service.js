@@ -39,7 +39,7 @@ export class Service {
   /** Return cost and expected errors: free, and no row is read. */
   ask(sql, units, epsilons = []) { return this.#json("v1/ask", { sql, units, epsilons }); }
 
-  /** Return the answer as it came, and as data. It spends, unless it asks made-up rows; with the same key once. */
+  /** Return the answer as it came, and as data. It spends, unless it queries dummy rows, and only once with the same key. */
   async release(sql, dummy, key) {
     for (let lost = 0, waited = 0; ;) {
       try {
