@@ -18,9 +18,7 @@ from sfumato.errors import EngineError, SfumatoError
 from sfumato.query.tables.dummy_rows import MADE_UP
 from sfumato.query.tables.public_table import PublicTable
 
-pytestmark = pytest.mark.noise_cannot_matter(
-    "that questions are answered is shown, and what dummy rows are"
-)
+pytestmark = pytest.mark.noise_cannot_matter("that questions are answered is shown, and what dummy rows are")
 
 SCHEMA = pa.schema(
     [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CODES = "Exit codes: 0 done; 1 {}; 2 the command line must be fixed."
 budget: typer.Typer = commands(
-    "Manage budgets that last, in a ledger: a file, or a PostgreSQL database.",
+    "Manage budgets in a ledger, which is a file or a PostgreSQL database.",
     epilog=_CODES.format("the ledger, a file or the installation must be fixed"),
 )
 journal: typer.Typer = commands(
