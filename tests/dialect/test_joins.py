@@ -41,6 +41,9 @@ SAME = [
     "FROM orders AS o , customers c, towns t WHERE o.id = c.id AND c.town = t.town AND t.region = 'n'",
     "FROM orders AS o NATURAL JOIN towns WHERE region = 'n'",
     "FROM orders o SEMI JOIN towns t USING (town)",
+    "FROM orders o WHERE ID IN (SELECT Id FROM customers) AND price < 3 + (SELECT count(*) FROM towns)",
+    "FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.Id = O.ID AND c.age = 30 + (SELECT count(*) - 3 FROM towns))",
+    'FROM orders o WHERE price + (SELECT count(*) FROM towns) IN (SELECT CAST("order" + 3 AS DOUBLE) FROM towns)',
     "FROM orders o ANTI JOIN customers c ON o.id = c.id AND o.town = c.town WHERE o.price < 3",
     "FROM orders o JOIN customers c ON c.id = o.id AND o.town = c.town WHERE o.price < 3 AND C.Town = 'A'",
     "FROM orders AS o JOIN customers AS c ON o.id = c.id WHERE c.age >= 30",
@@ -81,6 +84,45 @@ def test_what_is_counted_is_what_duckdb_joins(text):
     (batch,) = question.table._engine.statistics(plan.exact, 1000)
     found = [tuple(row.values()) for row in batch.to_pylist()]
     assert sorted((str(row[0]), int(row[-1])) for row in found) == sorted((str(t), n) for t, n in expected)
+
+
+# Later tables with columns that have the names of columns that joins need for themselves.
+HIDDEN = [
+    'o CROSS JOIN towns t NATURAL JOIN (SELECT 2 AS one, "order", region FROM towns) u',
+    "o CROSS JOIN (VALUES (1), (2)) AS u(one) WHERE one = 2",
+    "o SEMI JOIN customers c USING (id) NATURAL JOIN (SELECT id, NOT (age > 0) AS matched FROM customers) d",
+    "o ANTI JOIN customers c USING (id) NATURAL JOIN (SELECT id, TRUE AS matched FROM orders) d",
+    "o SEMI JOIN customers c USING (id) CROSS JOIN (VALUES (1), (2)) AS u(matched) WHERE matched = 2",
+    "o JOIN towns t ON o.town = t.town NATURAL JOIN (SELECT id, 'x' AS _town FROM orders) d WHERE town = 'A'",
+]
+
+
+@pytest.mark.parametrize("text", HIDDEN, ids=range(len(HIDDEN)))
+def test_no_name_means_a_column_that_only_a_join_needs(text):
+    orders = "FROM (SELECT id, price FROM orders) "
+    if "_town" in text:
+        orders, text = (
+            "FROM orders ",
+            text.replace("o JOIN", "AS o JOIN").replace("WHERE town", "WHERE o.town"),
+        )
+    question = asked(f"COUNT(*) AS n {orders}{text}")
+    plan = question.plan(epsilon=1, noise="laplace")
+    session = duckdb.connect()
+    for name, rows in TABLES.items():
+        session.register(name, rows)
+    ((expected,),) = session.execute(f"SELECT count(o.id) {orders}{text}").fetchall()
+    (batch,) = question.table._engine.statistics(plan.exact, 1000)
+    assert [int([*row.values()][-1]) for row in batch.to_pylist()] == [expected]
+
+
+def test_composite_units_are_written_in_quotes_in_suggestions():
+    rows = sf.scan(TABLES["customers"], privacy_unit=["id", "age"])
+    for text in (
+        'SELECT "id and age", town FROM self a CROSS JOIN self b',
+        'SELECT "id and age", town FROM self AS a WHERE EXISTS (SELECT 1 FROM self AS b WHERE a.id = b.id)',
+    ):
+        with pytest.raises(QueryError, match='"id and age" = [ab]."id and age"'):
+            rows.sql(text)
 
 
 # What would be joined on less than is written, on other rows, or with rows of other units.

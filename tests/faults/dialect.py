@@ -26,6 +26,9 @@ FAULTS = [
           'if part["type"] != "COMPARE_EQUAL" or any(', "if any(", f"{JOINS}::test_what_is_refused"),
     Fault("a limit of joined rows is forgotten", "dialect/joined_tables.py",
           "how=one.how, unit_rows=joined_rows)", "how=one.how)", LIMITS),
+    Fault("a column that only a join needs stays", "dialect/joined_tables.py",
+          "    if not hidden:\n", "    if True:\n",
+          f"{JOINS}::test_no_name_means_a_column_that_only_a_join_needs"),
     Fault("the owner's limit of joined rows is forgotten", "dialect/options_clause.py",
           "return most if number is None else number", "return number", LIMITS),
     # SELECTs inside: each row is of one unit.

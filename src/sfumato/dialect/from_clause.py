@@ -387,8 +387,8 @@ def _equal(condition: Node | None) -> Iterator[tuple[Reference, Reference]]:
         pair = _pair(part)
         if pair is None:
             raise NotJoined(
-                "ON must be equal columns combined with AND, such as ON o.town = t.town. In a JOIN, "
-                "write other conditions in WHERE"
+                "ON must be equal columns combined with AND, such as ON o.town = t.town. In a join that is "
+                "not inner, write other conditions in the joined table: (SELECT ... FROM t WHERE ...) AS t"
             )
         yield pair
 

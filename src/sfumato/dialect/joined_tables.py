@@ -9,7 +9,7 @@ from sfumato.api.table import Table, chosen, computed, distinct_rows
 from sfumato.dialect.from_clause import From, Joined, Reference, Source, qualified
 from sfumato.dialect.syntax_tree import fresh
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quoted, spelled
 from sfumato.query.tables.combined_tables import JoinKind
 from sfumato.query.tables.public_table import PublicTable
 
@@ -47,16 +47,19 @@ def open_from(
         if one.matching:
             table = matched(table, beside, pairs, one.how, joined_rows)
             continue
+        hidden = set[str]()
         if one.where is not None and not pairs:
             table, beside, pairs = crossed(table, beside)
+            hidden |= {ours for ours, _ in pairs}
         # A join leaves out the columns that are equal to others: those that are read keep their names.
         read = {theirs for _, theirs in pairs if theirs.casefold() in plain and theirs not in table.schema}
         kept = {_kept(name, table, beside): name for name in sorted(read)}
         if kept:
-            beside = beside.with_columns(**{hidden: quoted(name) for hidden, name in kept.items()})
+            beside = beside.with_columns(**{copy: quoted(name) for copy, name in kept.items()})
         table = table.join(beside, on=pairs, how=one.how, unit_rows=joined_rows)
         if kept:
-            table = table.with_columns(**{name: quoted(hidden) for hidden, name in kept.items()})
+            table = table.with_columns(**{name: quoted(copy) for copy, name in kept.items()})
+        table = _without(table, hidden | set(kept))
     return table
 
 
@@ -71,7 +74,7 @@ def crossed(
     if isinstance(other, Table):
         raise QueryError(
             "both tables are private, so only rows of the same unit can be joined. Compare the privacy units "
-            f"in ON or WHERE: a.{table.unit} = b.{other.unit}"
+            f"in ON or WHERE: a.{spelled(table.unit)} = b.{spelled(other.unit)}"
         )
     one = fresh("one", {name.casefold() for name in (*table.schema, *other.schema)})
     return table.with_columns(**{one: "1"}), other.with_columns(**{one: "1"}), [(one, one)]
@@ -98,7 +101,7 @@ def marked(
         if (table.unit, other.unit) not in pairs:
             raise QueryError(
                 "both tables are private, so only rows of the same unit can be compared. Compare the "
-                f"privacy units too: a.{table.unit} = b.{other.unit}"
+                f"privacy units too: a.{spelled(table.unit)} = b.{spelled(other.unit)}"
             )
         other = distinct_rows(chosen(other, tuple((name, name) for name in listed), other.unit))
     else:
@@ -121,7 +124,15 @@ def matched(
     Args: as in `marked`.
     """
     marks, mark = marked(table, other, pairs, joined_rows)
-    return marks.filter(f"{quoted(mark)} IS {'NOT ' if how == 'inner' else ''}NULL")
+    found = marks.filter(f"{quoted(mark)} IS {'NOT ' if how == 'inner' else ''}NULL")
+    return _without(found, {mark})
+
+
+def _without(table: Table[Any], hidden: Collection[str]) -> Table[Any]:
+    """Return a table without columns that only a join needed: no name of a later table means them."""
+    if not hidden:
+        return table
+    return chosen(table, tuple((name, name) for name in table.schema if name not in hidden), table.unit)
 
 
 def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:

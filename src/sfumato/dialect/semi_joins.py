@@ -16,8 +16,9 @@ from sfumato.dialect.from_clause import (
     read_from,
 )
 from sfumato.dialect.joined_tables import marked
-from sfumato.dialect.syntax_tree import Node, descendants, fresh, is_aggregate, made, written
+from sfumato.dialect.syntax_tree import Node, column_of, descendants, fresh, is_aggregate, made, written
 from sfumato.errors import QueryError
+from sfumato.query.schema import spelled
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def with_existence(
     table: Table[Any],
     names: CommonTables,
     node: Node,
-    plain: Callable[[Node], Node],
+    plain: Callable[[Node], tuple[Table[Any], Node]],
     aliases: Sequence[str],
 ) -> tuple[Table[Any], str]:
     """Return a table with a column that is NULL where EXISTS or IN (SELECT ...) is false, and its name.
@@ -39,18 +40,22 @@ def with_existence(
         table: the rows of the outer SELECT.
         names: the WITH tables that it may read.
         node: the tree of EXISTS or IN.
-        plain: gives an expression of the outer SELECT over the columns of the table.
+        plain: gives the table, perhaps with columns more, and an expression of the outer SELECT over it.
         aliases: the names of the outer SELECT's tables, in lower case.
     Raises:
         SqlError: the inner SELECT is of another form, or reads a private table without comparing the units.
     """
     inner = _Inner(subqueries, table, names, node, aliases)
     columns: list[str] = []
-    for tree in inner.outside:
-        text = plain(tree)
-        name = text["column_names"][0] if text["class"] == "COLUMN_REF" else ""
-        if name not in table.schema or len(text["column_names"]) > 1:
-            name = fresh("compared", {name.casefold() for name in table.schema})
+    texts = []
+    for tree in inner.outside:  # a SELECT in one of them adds a column to the table
+        table, text = plain(tree)
+        texts.append(text)
+    for text in texts:
+        known = {name.casefold(): name for name in table.schema}
+        name = known.get((column_of(text) or "").casefold(), "")
+        if not name:
+            name = fresh("compared", set(known))
             table = table.with_columns(**{name: written(text)})
         columns.append(name)
     if subqueries.is_public(inner.query, table.unit):
@@ -59,7 +64,8 @@ def with_existence(
             table = table.with_columns(**{columns[0]: "1"})
         other: Table[Any] | PublicTable = subqueries.public(inner.query, table.unit)
     elif table.unit not in columns or (inner.is_in and columns[0] != table.unit):
-        write = f"EXISTS (SELECT 1 FROM ... AS b WHERE b.{table.unit} = a.{table.unit} AND ...)"
+        unit = spelled(table.unit)
+        write = f"EXISTS (SELECT 1 FROM ... AS b WHERE b.{unit} = a.{unit} AND ...)"
         raise names.written.refuse(
             node, f"a SELECT of a private table in WHERE must compare the privacy units. Write {write}"
         )

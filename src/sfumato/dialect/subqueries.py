@@ -397,6 +397,10 @@ class Subqueries:
         def plain(tree: Node) -> Node:
             return rewritten(tree, change)
 
+        def over_table(tree: Node) -> tuple[Table[Any], Node]:
+            found = plain(tree)
+            return table, found
+
         def change(one: Node) -> Node | None:
             nonlocal table
             if one["class"] == "COLUMN_REF":
@@ -411,11 +415,12 @@ class Subqueries:
                 table = with_value(table, self.public_value(names, one, table.unit), name)
                 return column_node(name)
             if self.is_existence(names, one, table.unit):
-                table, mark = with_existence(self, table, names, one, plain, [*known])
+                table, mark = with_existence(self, table, names, one, over_table, [*known])
                 return made("_0 IS NOT NULL", column_node(mark))
             other = self.public_values(names, one, table.unit)
             child, name = fresh("looked_up", taken), fresh("is_in", taken)
-            table = looked_up(table.with_columns(**{child: written(plain(one["child"]))}), child, other, name)
+            text = written(plain(one["child"]))  # a SELECT in it adds a column to the table
+            table = looked_up(table.with_columns(**{child: text}), child, other, name)
             return column_node(name)
 
         condition = plain(node)

@@ -80,6 +80,7 @@ class Grouped:
         keys: what it groups by, as written, and over the table's columns.
         by: the columns of the keys.
         values: columns that are the same in all rows.
+        hidden: columns that the SELECT does not name.
     Raises:
         SqlError: the privacy unit is no key.
     """
@@ -91,8 +92,10 @@ class Grouped:
         keys: Sequence[tuple[Node, Node]],
         by: Sequence[str],
         values: Collection[str],
+        hidden: Collection[str],
     ) -> None:
         self.query = query
+        self.hidden = hidden
         self.table = table
         self.by: list[str] = list(dict.fromkeys(by))
         if table.unit not in by:
@@ -134,6 +137,11 @@ class Grouped:
                     self.constant.add(column)
                     return one
                 message = f"{column} is neither in GROUP BY nor in an aggregate. Add it to one"
+                if column in self.hidden:
+                    message = (
+                        "what a SELECT in an expression finds is of single rows here. Write the expression "
+                        "around this SELECT: FROM (SELECT ... GROUP BY ...) AS g WHERE ..."
+                    )
                 raise self.query.refuse(one, message)
             return None
 
@@ -265,6 +273,11 @@ class Select:
         listed = [
             self.node[k] for k in ("select_list", "where_clause", "group_expressions", "having", "qualify")
         ]
+        join = self.node["from_table"]
+        while join["type"] == "JOIN" and join["left"]["type"] == "JOIN":  # read tables joined before
+            listed.append(join["condition"])
+            found |= {name.casefold() for name in join["using_columns"]}
+            join = join["left"]
         for tree in listed:
             for node in (tree if isinstance(tree, list) else [tree]) if tree else []:
                 for one in parts(node):
@@ -297,7 +310,7 @@ class Select:
         if grouped or having is not None or any(is_aggregate(p) for tree in everything for p in parts(tree)):
             keys = group_keys(self.query, items, self._plain)
             by = [self._column(tree, "key") for _, tree in keys]
-            asked = Grouped(self.query, self.table, keys, by, self.values)
+            asked = Grouped(self.query, self.table, keys, by, self.values, [*self.derived.values()])
             trees = [asked.rewritten(one.tree, one.name) for one in items]
             having, qualify = (one and asked.rewritten(one, "aggregate") for one in (having, qualify))
             self.table, self.derived = asked.result(), {}
@@ -409,10 +422,15 @@ class Select:
         if (key := shape(node, PLACES)) not in self.derived:
             aliases = [alias.casefold() for alias, _ in self.scope.places if alias]
             self.table, self.derived[key] = with_existence(
-                self.subqueries, self.table, self.query.names, node, self._plain, aliases
+                self.subqueries, self.table, self.query.names, node, self._over_table, aliases
             )
             self.taken |= {name.casefold() for name in self.table.schema}
         return self.derived[key]
+
+    def _over_table(self, node: Node) -> tuple[Table[Any], Node]:
+        """Return the subquery's table, and an expression over it, which may need a column more."""
+        found = self._plain(node)
+        return self.table, found
 
     def _expanded(self, alias: Node) -> Node:
         """Return the expression behind an alias of the subquery's SELECT list, within limits on nesting."""
