@@ -276,9 +276,8 @@ def released(of: Source, noise: str, releases: int) -> Bars:
             ends = [(s["low"].to_numpy(), s["high"].to_numpy()) for s in shares]
             yield f"share_of_total of {name}", *_around((truth / truth.sum()).to_numpy(), ends)
         if before is not None:
-            combined, changed = sf.combine([before, release]), sf.change(before, release)
-            yield "combine", *_beside(combined, "x", total.to_numpy())
-            yield "change", *_beside(changed, "x", 0.0)
+            yield from _beside(sf.combine([before, release]), {"x": total.to_numpy()}, "combine")
+            yield from _beside(sf.change(before, release), {"x": 0.0}, "change")
         before = None if before is not None else release
 
 
@@ -298,9 +297,7 @@ def over_groups(of: Source, noise: str, releases: int) -> Bars:
     x, y = groups.x.sum().to_numpy(), groups.y.sum().to_numpy()
     truths = {"total": w @ y, "rate": w @ (y / x) / w.sum(), "share": w @ y / (w @ x)}
     for _ in range(releases):
-        release = sf.sql(text, tables=tables)
-        for name, truth in truths.items():
-            yield f"{name} over groups, SQL", *_beside(release, name, truth)
+        yield from _beside(sf.sql(text, tables=tables), truths, "{} over groups, SQL")
 
 
 def top(of: Source, noise: str, releases: int) -> Bars:
@@ -309,13 +306,15 @@ def top(of: Source, noise: str, releases: int) -> Bars:
     size = of.frame.groupby("g").size()
     for _ in range(releases):
         release = asked.release(epsilon=0.2, delta=DELTAS[noise])
-        yield "top", *_beside(release, "units", size[release.to_arrow()["g"].to_pylist()].to_numpy())
+        yield from _beside(release, {"units": size[release.to_arrow()["g"].to_pylist()].to_numpy()}, "top")
 
 
-def _beside(release: Any, name: str, truth: Any) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-    errors = release.to_arrow()[name].to_numpy() - truth
-    halves = [release.errors(level)[name].to_numpy() for level in LEVELS]
-    return errors, [(-half, half) for half in halves]
+def _beside(release: Any, truths: Mapping[str, Any], called: str) -> Bars:
+    """Yield the bars of columns of a release, called so."""
+    shown, bars = release.to_arrow(), [release.errors(level) for level in LEVELS]
+    for name, truth in truths.items():
+        halves = [bar[name].to_numpy() for bar in bars]
+        yield called.format(name), shown[name].to_numpy() - truth, [(-half, half) for half in halves]
 
 
 def _around(truth: Any, ends: list[Any]) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
