@@ -124,6 +124,12 @@ FAULTS = [
           "rows = law.standard_deviation * np.sqrt(squares)", "rows = law.standard_deviation * np.sqrt(squares - squares + 0.5)", "tests/plan/test_quantiles.py::test_bars_hold_the_exact_quantiles[even]"),
     Fault("the bar of a quantile forgets the noise of larger blocks", "query/aggregates/quantile_aggregates.py",
           "z * np.sqrt(squares) +", "z * np.sqrt(squares / 4) +", "tests/plan/test_quantiles.py::test_bars_of_noisy_counts_hold_as_often_as_they_say"),
+    Fault("the bar of a quantile reaches to values that chance alone has brought near", "query/aggregates/quantile_aggregates.py",
+          "(np.maximum.accumulate(counts, axis=1) + smallest) / 2", "counts + 0 * smallest", "tests/plan/test_quantiles.py::test_bars_of_noisy_counts_are_short_where_rows_are_sparse"),
+    Fault("the bar of a quantile is around the largest counts", "query/aggregates/quantile_aggregates.py",
+          "(np.maximum.accumulate(counts, axis=1) + smallest) / 2", "np.maximum.accumulate(counts, axis=1) + 0 * smallest", "tests/plan/test_quantiles.py::test_bars_of_noisy_counts_are_short_where_rows_are_sparse"),
+    Fault("ranks near the ends are as far off as others", "query/aggregates/quantile_aggregates.py",
+          "self.tree.rank_error_near(self.rank)", "self.tree.rank_error", "tests/plan/test_quantiles.py::test_the_expected_error_of_a_rank_is_that_of_its_noisy_counts"),
     Fault("the bar of a quantile reaches to the outer places", "query/aggregates/quantile_aggregates.py",
           "reach = np.where(near, share", "reach = np.where(near & False, share", "tests/plan/test_quantiles.py::test_bars_of_chosen_places_hold_as_often_as_they_say"),
     # Questions that are refused.

@@ -446,7 +446,7 @@ class CdfQuantile(Estimate):
     @property
     def factors(self) -> dict[str, float]:
         """By how many rows a quantile is off, in deviations of the noise of a count."""
-        return {self.total: self.tree.rank_error}
+        return {self.total: self.tree.rank_error_near(self.rank)}
 
     def _beyond(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy rows up to each value, less the quantile's share of all rows."""
@@ -468,20 +468,23 @@ class CdfQuantile(Estimate):
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of a quantile: all values at which noise may have moved counts to the rank.
 
+        Counts are first made to rise with the value, as exact ones do: by the mean of the largest count up to
+        a value and the smallest from it on. What these are off has opposite signs and the same law, so that
+        the mean is as near as the counts where rows are dense, and nearer where they are sparse.
+
         Source:
             Woodruff 1952 and Cornish and Fisher 1938, as for `QuantileEstimate`.
         """
-        beyond, law, squares = (
-            self._beyond(numbers),
-            numbers.laws[self.total],
-            self.tree.rank_variances(self.rank),
-        )
+        counts, law = self._beyond(numbers), numbers.laws[self.total]
+        smallest = np.minimum.accumulate(counts[:, ::-1], axis=1)[:, ::-1]
+        beyond = (np.maximum.accumulate(counts, axis=1) + smallest) / 2
+        squares = self.tree.rank_variances(self.rank)
         z = -NormalDist().inv_cdf(failure / 2)
         heavy = builtins.max(z**3 - 3 * z, 0.0) / 8 if isinstance(law, Laplace) else 0.0
         # Counts are rounded, and floats lose a little.
         deviation = math.hypot(law.standard_deviation, _ROUNDED)
         reach = deviation * (z * np.sqrt(squares) + heavy / np.sqrt(squares + _ROUNDED))
-        reach = reach + _LOST * np.abs(beyond).max(axis=1, keepdims=True)
+        reach = reach + _LOST * np.abs(counts).max(axis=1, keepdims=True)
         value, places = self.value(numbers) - self.lower, np.arange(beyond.shape[1])
         low = np.where(beyond >= -reach, places, value[:, None]).min(axis=1)
         high = np.where((beyond <= reach)[:, :-1], places[1:], value[:, None]).max(axis=1)
