@@ -155,8 +155,8 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         The options are those of `release`.
 
         Args:
-            epsilon, delta, noise, group_selection, pre_threshold, diagnostics, auto_share, sampling,
-                nonnegative: as for `release`.
+            epsilon, delta, noise, group_selection, pre_threshold, diagnostics: as for `release`.
+            auto_share, sampling, nonnegative: as for `release`.
         Returns:
             A `Plan`, with its cost (`spent`), its noise, and `explain()`.
         Raises:

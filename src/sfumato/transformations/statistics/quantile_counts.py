@@ -144,7 +144,13 @@ class QuantileTree(Statistic):
         return nodes
 
     def nodes(self, leaf: int) -> Iterator[Hashable]:
-        """Return the nodes of a quantile tree that contain a leaf, one on each level."""
+        """Return the nodes of a quantile tree that contain a leaf, one on each level.
+
+        Args:
+            leaf: the number of the leaf.
+        Yields:
+            The coordinate, the level and the node's number, for each level.
+        """
         for level in range(1, HEIGHT + 1):
             yield self.names[0], level, leaf // (LEAVES // BRANCHING**level)
 
@@ -263,7 +269,13 @@ class ValueTree(Leaves):
         return nodes
 
     def nodes(self, leaf: float) -> Iterator[Hashable]:
-        """Return the nodes of a value tree that contain a value, one on each level."""
+        """Return the nodes of a value tree that contain a value, one on each level.
+
+        Args:
+            leaf: the value, a whole number.
+        Yields:
+            The coordinate, the level and the block's number, for each level.
+        """
         for level, size in enumerate(self.sizes):
             yield self.names[0], level, int(leaf - self.lattice.lower) // size
 
