@@ -142,7 +142,7 @@ class _Inner:
         """Whether a column in the inner SELECT is of the outer one."""
         first, *more = map(str.casefold, reference["column_names"])
         if more and first in {*self.inner, *self.aliases}:
-            return first not in self.inner
+            return first not in {*self.inner, *self.columns}  # perhaps a field of an inner column
         return first not in self.columns and first in {name.casefold() for name in self.table.schema}
 
     def _splits(self, part: Node, inside: list[Node]) -> bool:
