@@ -11,7 +11,6 @@ from sfumato.audit.histogram_buckets import Buckets, Comparison
 from sfumato.audit.histogram_method import DrawCache, SearchGraph
 from sfumato.noise import Laplace, SeededWords
 
-LONG = pytest.mark.long
 STEPS = 2**20
 
 
@@ -113,17 +112,6 @@ def test_intervals_and_predicate_by_hand():
 
 
 # Verdicts.
-
-
-@LONG
-@pytest.mark.parametrize("buckets", [None, 50])
-def test_half_noise_is_found_and_right_noise_is_not(buckets):
-    method = HistogramMethod(datasets=5, buckets=buckets)
-    found = audit(noisy(len, 0.5), epsilon=1.0, method=method)
-    assert found.violated
-    assert found.epsilon_lower > 1
-    assert found.witness.frequency > math.e * found.witness.neighbour_frequency
-    assert not audit(noisy(len, 1), epsilon=1.0, method=method).violated
 
 
 def test_the_regression_of_anon_avg():

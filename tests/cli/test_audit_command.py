@@ -75,22 +75,6 @@ def test_a_violation_is_exit_code_1_and_is_replayed_by_what_it_prints(folder, ru
     assert names["report"].violated
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("options", "claim"),
-    [
-        (("--epsilon", "1/4", "--delta", "1e-6"), "epsilon = 0.25, delta = 1e-06"),
-        (("--zcdp", "0.02", "--neighbors", "change-one"), "zCDP with rho = 0.02"),
-        (("--gaussian", "0.1"), "Gaussian DP with mu = 0.1"),
-        (("--epsilon", "0.25", "--method", "histogram"), "epsilon = 0.25"),
-    ],
-)
-def test_claims_datasets_and_methods(folder, run, options, claim):
-    done = run("audit", HALF[0], *options)
-    assert done.exit_code == 1 and claim in done.stdout, done.output
-    assert ("histogram" in options) == ("no exact rate" in done.stdout)
-
-
 def test_a_file_that_cannot_be_written_does_not_cost_the_verdict(folder, run, monkeypatch):
     def gone(*_):
         raise OSError(2, "No such file or directory", "report.html")

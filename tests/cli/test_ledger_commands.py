@@ -144,20 +144,6 @@ def test_what_fails_after_the_payment_stays_spent_and_that_is_said(ledger, run, 
 
 
 @pytest.mark.long
-def test_the_same_query_again_is_answered_by_the_journal_and_says_so(ledger, run, monkeypatch):
-    ledger.journal.declare("hospital", "2026-11")
-    done = run("sql", COUNT, *PAID, "-o", "a.csv", "--receipt", "r.json")
-    assert done.exit_code == 0 and "once more" not in done.stdout
-    said = f"It is the answer of entry {ledger.history()[-1].number} of the ledger, repeated at no charge."
-    monkeypatch.setattr(DuckDBEngine, "statistics", lambda *_: pytest.fail("rows were read"))
-    assert said in run("sql", COUNT, *PAID, "--dry-run").stdout
-    again = run("sql", COUNT, *PAID, "-o", "b.csv", "--receipt", "s.json", "--confidence", "0.5")
-    assert again.exit_code == 0 and said in again.stdout and spent(ledger) == [1]
-    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-    assert Path("r.json").read_bytes() == Path("s.json").read_bytes()
-
-
-@pytest.mark.long
 def test_the_page_says_what_happens(tmp_path, run, monkeypatch):
     section = (ROOT / "docs" / "cli.md").read_text().split("## Paid by a ledger")[1].split("## ")[0]
     monkeypatch.chdir(tmp_path)
@@ -228,6 +214,3 @@ def test_the_journal_is_verified_with_a_head_that_was_kept(ledger, owner):
     with closing(sqlite3.connect("budget.db")) as changed, changed:
         changed.execute("UPDATE sfumato_journal SET content = replace(content, 'ann', 'bob') WHERE id = 3")
     assert "- line 3, or what comes before" in owner("journal", "verify", "--head", head, code=1)
-
-
-# The journal.

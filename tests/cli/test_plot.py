@@ -3,12 +3,8 @@
 import pytest
 
 import sfumato as sf
-from sfumato.query.aggregates.counting import CountEstimate
-from sfumato.query.aggregates.derived_outputs import CombinationEstimate
-from sfumato.query.aggregates.sum_mean_variance import MeanEstimate, SumEstimate, VarianceEstimate
-from sfumato.query.aggregates.vector_aggregates import VectorEstimate
 from sfumato.query.error_bars import Bars
-from sfumato.release.chart import FIRST_ENTRIES, Chart, _figure, _plain_style, _Series
+from sfumato.release.chart import FIRST_ENTRIES, Chart, _figure, _plain_style
 from tests.support.commands import query
 
 BOUNDS = "contribution_bounds_per_row => (0, 10)"
@@ -37,17 +33,3 @@ def test_bars_and_marks_are_as_high_as_the_numbers(visits):
     drawn = [list(one.get_ydata()) for one in quarter.lines if one.get_marker() == "o"]
     assert drawn == [table[f"quarter_{rank}"].to_pylist() for rank in (25, 50, 75)]
     assert [t.get_text() for t in quarter.get_legend().get_texts()] == ["25%", "50%", "75%"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "low", "high"),
-    [("count", 3.0, 0, 13), ("sum", 3.0, -7, 13), ("mean", 3.0, 1, 5), ("variance", 3.0, 0, 5), ("count", -2.0, -2, 8)],
-)  # fmt: skip
-def test_error_bars_end_where_nothing_can_be(kind, value, low, high):
-    kinds = (CountEstimate, SumEstimate, MeanEstimate, VarianceEstimate)
-    (estimate,) = (made("x", lower=1.0, upper=5.0) for made in kinds if made.kind == kind)
-    series = _Series.from_estimate("x", estimate, [value], [10.0])
-    assert (series.low, series.high) == ([low], [high])
-    for whole in (VectorEstimate("x", total="t", entries=2), CombinationEstimate("x")):
-        series = _Series.from_estimate("x", whole, [3.0, -3.0], [10.0, 1.0])
-        assert (series.low, series.high) == ([-7, -4], [13, -2])

@@ -58,17 +58,6 @@ def test_the_table_and_the_files_hold_the_same_numbers_drawn_once(visits, run, m
     assert not Path("out.csv").is_symlink() and not Path("visits.csv").exists()
 
 
-@pytest.mark.long
-def test_error_bars_are_those_that_are_asked_for(visits, run):
-    small = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
-    widths = []
-    for given in ((), ("--simultaneous",), ("--confidence", "0.5")):
-        assert run("sql", small, "-q", "-oe.parquet", "--errors", *given).exit_code == 0
-        widths.append(pq.read_table("e.parquet")["n_error"].to_pylist())
-    each, every, half = widths
-    assert min(every) > max(each) and min(each) > max(half)
-
-
 def test_keys_cannot_command_the_terminal_and_are_told_apart(visits, run):
     keys = r"CASE year WHEN 1984 THEN '' WHEN 1985 THEN 'NULL' END AS k, chr(27) || '[31m' || chr(10) || '[bold]x' AS odd"
     done = run("sql", query(f"{keys}, COUNT(*) AS n"))
@@ -88,51 +77,11 @@ def test_a_dry_run_reads_no_row(visits, run, monkeypatch):
     assert not Path("out.parquet").exists() and not Path("out.png").exists()
 
 
-@pytest.mark.noise_cannot_matter("notes are looked at, which hold no number")
-def test_notes_are_printed_once(visits, run):
-    selected = f"SELECT * FROM ({COUNT}) AS a WHERE n > 3"
-    notes = {"Does not include bias": ("--explain", "--dry-run"), "more extreme on": ("--explain",)}
-    for note, options in notes.items():
-        for given in (*options, "-qoa.csv --explain"):
-            done = run("sql", selected, *given.split())
-            assert done.exit_code == 0 and line(done.stdout).count(note) == 1, done.output
-
-
-@pytest.mark.long
-def test_a_preview_reads_no_row(visits, run, monkeypatch):
-    statistics = DuckDBEngine.statistics
-
-    def watched(self, query, batch_rows):
-        assert not self.files, "the file was read"
-        return statistics(self, query, batch_rows)
-
-    monkeypatch.setattr(DuckDBEngine, "statistics", watched)
-    text = query("year, COUNT(*) AS n", options="epsilon = 1, delta = 1e-6, privacy_unit_column = id")
-    done = run("sql", "--preview", text, columns=120)
-    assert done.exit_code == 0 and "no row was read, nothing was spent" in done.stdout, done.output
-
-
 def test_a_sum_of_whole_numbers_is_printed_with_its_bar_and_null_where_no_group_is_shown(visits, run):
     none = COUNT.replace("epsilon = 1000, delta = 1e-6", "epsilon = 1e-4, delta = 1e-60")
     for text, printed in ((COUNT, "2,700 ± 0"), (none, "NULL")):
         done = run("sql", f"SELECT sum(n) AS s FROM ({text})")
         assert done.exit_code == 0 and done.stdout.split("\n")[3].strip() == printed, done.output
-
-
-@pytest.mark.long
-def test_several_private_selects_cost_their_sum(visits, run):
-    Path("eras.csv").write_text("year,era\n1984,old\n1985,new\n1990,none\n")
-    Path("visits.csv").write_text("id,year\n" + "\n".join(f"{i},{1984 + i % 2}" for i in range(900)))
-    ours = COUNT.replace("'visits.parquet'", "v")
-    text = f"WITH a AS ({ours}), b AS ({ours}) SELECT era, a.n + b.n AS s FROM a JOIN b USING (year) JOIN eras USING (year)"
-    files = ["--types", "id BIGINT, year BIGINT", "--table", "v=visits.csv", "--public", "eras=eras.csv"]
-    done = run("sql", text, *files, "-o", "out.csv", "--explain")
-    said = line(done.stdout)
-    assert done.exit_code == 0 and "Release 2 of 2" in said, done.output
-    assert "epsilon 1000 + 1000 = 2000 and delta 1e-06 + 1e-06 = 2e-06, by basic composition" in said
-    assert "spent epsilon 2000, delta 2e-06: the sums of those of 2 releases" in said
-    assert sorted(Path("out.csv").read_text().split()) == ['"era","s"', '"new",900', '"old",900']
-    refused(run("sql", text.replace("JOIN eras", "JOIN v"), *files), 2, "v is a private table")
 
 
 # Other queries.

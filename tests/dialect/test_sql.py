@@ -233,14 +233,6 @@ def test_sources(written: str, source: str, alias: str | None) -> None:
     assert (query.source, query.tables.alias) == (source, alias)
 
 
-def test_same_expression_is_derived_once() -> None:
-    found = opened(dp(f"year, AVG(docvis * 2, {R}) AS m, SUM(DOCVIS*2, {R}) AS s"))
-    assert found.table._steps == (Derive("_value_1", "docvis * 2"),)
-    assert {a.column for _, a in found.aggregates} == {"_value_1"}
-    texts = parse(dp("COUNTIF(city = 'a') AS a, COUNTIF(city = 'A') AS b, COUNTIF(CITY = 'a') AS c", ""))
-    assert [text for _, text in texts.derived] == ["city = 'a'", "city = 'A'"]
-
-
 def test_generated_names_do_not_clash() -> None:
     table = sf.scan(pa.table({"id": [1], "_value_1": [1.0], "x": [1.0]}), privacy_unit="id")
     for select in (f"AVG(x + 1, {R}) AS a, AVG(_value_1, {R}) AS b", f"AVG(x + 1, {R}) AS a"):

@@ -11,7 +11,6 @@ import pytest
 import sfumato as sf
 from sfumato.engines.duckdb import connection, sources
 from sfumato.engines.duckdb.connection import checked_out, closed
-from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 
@@ -42,17 +41,6 @@ def counted(source) -> list[tuple[int, int]]:
     query = ExactQuery((), "id", ("k",), None, 2, (CountUnits(),))
     table = pa.Table.from_batches(sf.scan(source, privacy_unit="id")._engine.statistics(query, 100))
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def test_a_database_has_so_many_sessions_and_is_closed(monkeypatch):
-    """DuckDB keeps some kilobytes of each until it is closed; nobody else has it meanwhile."""
-    monkeypatch.setattr(sizes, "SESSIONS", 3)
-    places = [lent_place() for _ in range(6)]
-    assert places == [one for one in places[::3] for _ in range(3)] and len(set(places)) == 2
-    assert idle() == []
-    with checked_out() as one, checked_out() as other:
-        assert place(one) != place(other)
-    assert len(idle()) == 2
 
 
 def test_what_a_session_has_ends_with_it():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
-
 import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -63,22 +60,3 @@ def test_java_that_is_missing_or_too_old(machine, java, tmp_path, script, by, to
     machine.setenv(by, home if by == "JAVA_HOME" or not script else f"{home}/bin")
     with pytest.raises(EngineError if told else AssertionError, match=told or "Spark is started"):
         sfumato.spark.session()
-
-
-@pytest.mark.parametrize(
-    ("master", "setting", "variable", "run"),
-    [
-        ("local[*]", None, None, sys.executable),
-        ("spark://there:7077", None, None, "python3"),
-        ("yarn", "set", "given", "set"),
-    ],
-)
-def test_which_python_workers_run(machine, java, master, setting, variable, run):
-    """On other machines there need be nothing where this Python is."""
-    machine.setenv("JAVA_HOME", java(says("17.0.1")))
-    if variable:
-        machine.setenv("PYSPARK_PYTHON", variable)
-    conf = {"spark.pyspark.python": setting}
-    context = SimpleNamespace(master=master, pythonExec=variable or "python3", getConf=lambda: conf)
-    machine.setattr(SparkSession.Builder, "getOrCreate", lambda _: SimpleNamespace(sparkContext=context))
-    assert sfumato.spark.session().sparkContext.pythonExec == run

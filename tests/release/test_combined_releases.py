@@ -15,7 +15,6 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.noise import SeededWords
 from sfumato.noise.k_norm import Cone, JointNoise, SeparateNoise
 from sfumato.noise.k_norm.joint_marginals import marginals
 from sfumato.noise.laws import Gaussian, Laplace
@@ -342,14 +341,6 @@ def test_an_answer_that_a_journal_repeats_is_the_same_release(tmp_path):
     assert again.repeats
     with pytest.raises(QueryError, match="combine: two of the releases are the"):
         sf.combine([first, again])
-
-
-@EXACT
-def test_what_makes_numbers_biased_is_noted():
-    shown = [people().agg(n=sf.count()).release(epsilon=1, nonnegative=True) for _ in range(2)]
-    assert "Numbers below 0 are shown as 0" in str(sf.combine(shown))
-    known = people().agg(n=sf.count()).release(epsilon=1, unsafe_words=SeededWords(1))
-    assert "Not private" in str(sf.combine([known, release(n=sf.count())]))
 
 
 @EXACT

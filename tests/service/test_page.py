@@ -81,33 +81,6 @@ def test_ask_and_see(browser, clinic, tmp_path):
 
 
 @pytest.mark.long
-def test_two_tabs_run_out_of_one_budget(browser, clinic):
-    one, other = entered(browser, clinic, "bob"), entered(browser, clinic, "bob")
-    for tab in (one, other):
-        write(tab, COUNT.format(0.6))
-        assert priced(tab) == "Ask, and spend epsilon 0.6"
-    one.click("#release")
-    answered(one)
-    other.click("#release")
-    other.wait("!document.getElementById('error').hidden")
-    assert "exceeds what is left" in text(other, "#error-text")
-    other.wait("/0.4 of 1 left/.test(document.getElementById('left').textContent)")
-    assert "n, visits" in text(other, "#history") and other.evaluate("document.getElementById('answer').hidden")  # fmt: skip
-    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.6)
-    # Two clicks on one button ask once.
-    write(other, COUNT.format(0.3))
-    priced(other)
-    other.evaluate("document.getElementById('release').click(); document.getElementById('release').click()")
-    answered(other)
-    assert clinic.budgets.charged_by("bob").spent[0] == pytest.approx(0.9)
-    # What one spends, the other sees when it is looked at again.
-    one.send("Page.bringToFront")
-    one.wait("/0.1 of 1 left/.test(document.getElementById('left').textContent)")
-    assert "cleo" not in text(one, "body") and "ann" not in text(one, "#history")
-    harmless(other, clinic)
-
-
-@pytest.mark.long
 def test_an_answer_that_a_reload_lost_comes_and_is_paid_once(browser, clinic, monkeypatch):
     go, begun, real = threading.Event(), threading.Event(), QueryService._release
 

@@ -118,18 +118,6 @@ def test_right_noise_passes_and_wrong_noise_fails(law):
     assert not fails(assert_approx_equal, spread, 0, law=law, k=K)
 
 
-@pytest.mark.long
-def test_discrete_noise_was_rejected_as_rounded_noise():
-    """Integer Laplace noise of scale 1/2, as OpenDP draws it: the law of rounded noise is another."""
-    noise = drawn(DiscreteLaplace("1/2"), 2000, 1).tolist()
-    text = fails(assert_noisy, noise, [0] * 2000, law=Laplace("1/2"), k=K)
-    assert "missing" in text and "treated as rounded real noise" in text and "DiscreteLaplace" in text
-    # And the other way round: rounded real noise is not discrete noise.
-    rounded = Laplace("1/2").rounded(10_000, SeededWords(2)).tolist()
-    assert_noisy(rounded, [0] * 10_000, law=Laplace("1/2"), k=K)
-    assert "wide" in fails(assert_noisy, rounded, [0] * 10_000, law=DiscreteLaplace("1/2"), k=K)
-
-
 def test_noise_that_a_law_never_gives_fails():
     coin = Pmf({-1: "1/4", 0: "1/2", 1: "1/4"})
     values = [1, -1, 0] * 100

@@ -91,15 +91,6 @@ def test_noise_is_there():
         assert_noisy(asked.release(epsilon=1, counts=False), many)
 
 
-@pytest.mark.parametrize("keys", [None, "public"])
-def test_without_noise_the_largest_are_shown_in_order(keys):
-    with noise_free():
-        release = question(k=5, keys=keys).release(epsilon=0.5, delta=1e-6)
-    shown = release.to_arrow()
-    assert shown["key"].to_pylist() == ([*SIZES] if keys else ["a", "b", "c"])
-    assert shown["units"].to_pylist() == [SIZES[key] for key in shown["key"].to_pylist()]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("keys, epsilon", [(None, 1), ("public", 8)])
 def test_a_right_release_fails_no_more_often_than_it_says(keys, epsilon):

@@ -271,28 +271,6 @@ def test_the_probability_is_that_of_the_k_at_which_the_interval_just_holds_a_val
     assert walk.tolerance_for(100.5, 23).log10_probability == -math.inf
 
 
-@LONG
-def test_values_and_mistaken_bounds():
-    question = asked_to_choose()
-    ids = np.arange(4000)
-    values = {g: {"x_50": (ids * 37 % 60 + 20.0 * g)[ids % 2 == g].tolist()} for g in (0, 1)}
-    assert_approx_equal(chosen_release(question), values, k=9, columns=["x_50"])
-    halves = {g: {"x_50": [v / 2 for v in row["x_50"]]} for g, row in values.items()}
-    text = text_of(assert_approx_equal, chosen_release(question), halves, k=9, columns=["x_50"])
-    assert "2 of 2 values are off" in text
-    with pytest.raises(AssertionError, match="Clamp the values"):
-        assert_approx_equal(chosen_release(asked_to_choose(upper=50)), values, k=9, columns=["x_50"])
-    for bad in (["a"], [{"leaf": 1}], "x", [{"leaf": None, "weight": 1}]):
-        with pytest.raises(ParameterError):
-            assert_approx_equal(chosen_release(question), {0: {"x_50": bad}}, k=9, columns=["x_50"])
-    with pytest.raises(RefusalError, match="x_50 is a quantile"):
-        assert_approx_equal(
-            chosen_release(question), {0: {"x_50": 30.0}, 1: {"x_50": 50.0}}, k=9, columns=["x_50"]
-        )
-    with pytest.raises(RefusalError, match="^2 values cannot show"):  # the counts beside the quantiles
-        assert_noisy(chosen_release(question, epsilon=1), truth_of(question), k=0.5)
-
-
 @pytest.mark.parametrize("rows", [0, 7])
 def test_the_law_is_that_of_all_choices(rows):
     """On 9 whole places and for 3 targets all 729 choices are counted one by one."""
