@@ -152,7 +152,9 @@ class Groups(StatementChecker):
             return items[int(written) - 1]
         column = statement.column(expression)
         name = None if column is None else column.casefold()
-        for key in ((False, name), statement.shape(expression), (True, name)):
+        shape = statement.shape(expression)
+        # A qualified name is no alias.
+        for key in [shape] if len(expression.tokens) > 1 else [(False, name), shape, (True, name)]:
             if key in known:
                 return known[key]
         if name is not None and len(of_table := self._items_of_a_table(name)) == 1:
@@ -160,7 +162,7 @@ class Groups(StatementChecker):
         if name == self.options.privacy_unit_column.casefold():
             raise self._refuse(expression.place, _EACH_UNIT)
         item = Item(expression, None, expression.place, expression.place)
-        known[statement.shape(expression)] = item
+        known[shape] = item
         self.unselected.append(item)
         return item
 
