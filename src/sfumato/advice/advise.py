@@ -354,7 +354,7 @@ def _table_size(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fract
     value = {"units": round(seen.people)}
     if seen.groups is not None:
         value |= {"groups": round(seen.number), "units in a group": round(seen.units)}
-    return Found(f"size of {', '.join(one.name for one in members)}, about", value, epsilon)
+    return Found(f"approximate size of {', '.join(one.name for one in members)}", value, epsilon)
 
 
 def _look_at_values(

@@ -124,9 +124,9 @@ class TopExplanation(TextCard):
         ]
         if drawn.margin is not None:
             lines.append(
-                f"Only the {drawn.candidates} largest groups may be drawn. With them stands an end, "
-                f"{(drawn.margin + 1) * step:.6g} above the largest group that may not be drawn; "
-                "drawing stops there."
+                f"Only the {drawn.candidates} largest groups may be drawn. An end marker competes with them, "
+                f"{(drawn.margin + 1) * step:.6g} above the largest other group; "
+                "drawing stops at the marker."
             )
         if drawn.law is not None:
             lines.append(

@@ -333,7 +333,7 @@ class Values:
     @property
     def description(self) -> str:
         """A description of the values whose bounds are inferred."""
-        return f"{'totals of units' if self.totals else 'rows'} of {self.column!r}"
+        return f"{'unit totals' if self.totals else 'rows'} of {self.column!r}"
 
 
 @dataclass(frozen=True)

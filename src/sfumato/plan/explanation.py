@@ -174,10 +174,7 @@ class Explanation(TextCard):
             most = limits["groups_per_unit"]
             beyond = ", chosen at random."
             if limits["beyond"] == "scale":
-                beyond = (
-                    f"; one that is in more groups is scaled down: in j groups, it counts as {most}/j "
-                    "of one in each."
-                )
+                beyond = f"; one in j > {most} groups contributes the fraction {most}/j to each."
             if limits["beyond"] == "share":
                 found[-1] += (
                     f" Let each {unit} add 1/sqrt(t) to each of its t groups: to at most {most:,}{beyond}"

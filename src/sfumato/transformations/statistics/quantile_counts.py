@@ -339,7 +339,7 @@ class Margin(Spelled, Statistic):
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The coordinate of a quantile's margin, in fractions of the steps of `leaves`."""
         step = Grid(self.leaves.exponent - self.BITS).step
-        what = f"rows by which places are on both sides of rank {float(self.rank):g} of {self.column}"
+        what = f"rows by which positions bracket rank {float(self.rank):g} of {self.column}"
         return (
             Coordinate(f"{self.leaves.label}.{float(self.rank)!r}.margin", Role.MARGIN, step, "rows", what),
         )
