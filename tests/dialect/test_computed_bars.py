@@ -161,8 +161,7 @@ def test_sums_over_one_row_have_the_bars_of_that_row(text: str) -> None:
     assert len(before) == found.num_rows == 2
     for city, bar in zip(found["city"].to_pylist(), bars.to_pylist(), strict=True):
         assert bar["n"] == pytest.approx(before[city]["n"])
-        # Both interpolate between five chances to fail, of which the smallest are extrapolated.
-        assert bar["percent"] == pytest.approx(before[city]["percent_computed"], rel=0.02)
+        assert bar["percent"] == pytest.approx(before[city]["percent_computed"], rel=1e-4)
 
 
 @pytest.mark.noise_cannot_matter("bars are compared with those of the same release")

@@ -132,6 +132,8 @@ FAULTS = [
           "self.tree.rank_error_near(self.rank)", "self.tree.rank_error", "tests/plan/test_quantiles.py::test_the_expected_error_of_a_rank_is_that_of_its_noisy_counts"),
     Fault("the bar of a quantile reaches to the outer places", "query/aggregates/quantile_aggregates.py",
           "reach = np.where(near, share", "reach = np.where(near & False, share", "tests/plan/test_quantiles.py::test_bars_of_chosen_places_hold_as_often_as_they_say"),
+    Fault("the bar of a ratio is the widest of all groups", "noise/form_laws.py",
+          "sizes if len(planes) == len(few) else sizes.max(axis=0, keepdims=True)", "sizes.max(axis=0, keepdims=True) + 0 * sizes", "tests/dialect/test_computed_bars.py::test_sums_over_one_row_have_the_bars_of_that_row"),
     # Questions that are refused.
     Fault("groups may be those of the unit itself", "api/table.py",
           "            if key == self.unit:\n", "            if False:\n", "tests/api/test_refusals.py::test_what_cannot_be_is_refused_before_anything_is_read_or_drawn[key]"),

@@ -216,13 +216,22 @@ class FormLaws:
         rest = np.sqrt(np.where(rest > _SAME * above, rest, 0.0))
         if not rest.size:  # a batch without groups
             return np.zeros_like
-        planes = np.unique(np.stack([_flat(top + bottom, i) for i in range(rest.size)]), axis=0)
+        flat = np.stack([_flat(top + bottom, i) for i in range(rest.size)])
+        planes, place = np.unique(flat, axis=0, return_inverse=True)
+        few = planes if len(planes) <= _FEW else self._few(planes, 2)
         angles = np.linspace(0, math.pi, _ANGLES + 1)
-        sizes = np.max([self._turned(top, row, angles, failure) for row in self._few(planes, 2)], axis=0)
+        sizes = np.array([self._turned(top, row, angles, failure) for row in few])
+        # Of more than a few, the largest are taken for all.
+        own = place.reshape(rest.shape) if len(planes) == len(few) else np.zeros(rest.shape, int)
+        sizes = sizes if len(planes) == len(few) else sizes.max(axis=0, keepdims=True)
 
         def reach(m: Floats) -> Floats:
             far = (slope - m) * across
-            size = np.interp(np.arctan2(rest, far), angles, sizes) * np.hypot(rest, far)
+            angle = np.arctan2(rest, far) / math.pi * _ANGLES
+            before = np.minimum(np.nan_to_num(angle).astype(int), _ANGLES - 1)
+            part = angle - before
+            size = (1 - part) * sizes[own, before] + part * sizes[own, before + 1]
+            size = size * np.hypot(rest, far)
             at = np.asarray(m)[..., None]
             parts = [(n, a - at * b) for (n, a), (_, b) in zip(top, bottom, strict=True)]
             return np.asarray(size + (self._rounding(parts) if self._coarse.any() else 0.0))
