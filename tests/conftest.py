@@ -37,7 +37,7 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 def no_plan_is_remembered() -> None:
     """A test that plants a defect in a formula would else be given a plan from before."""
     if planning := sys.modules.get("sfumato.plan.planning"):
-        planning._chosen.cache_clear()
+        planning._choose_plan.cache_clear()
 
 
 @pytest.fixture

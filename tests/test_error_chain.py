@@ -181,7 +181,7 @@ class InterruptedTable:
 
 
 def interrupted_table(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sources, "sanitized_table", lambda *_: InterruptedTable())
+    monkeypatch.setattr(sources, "sanitize_table", lambda *_: InterruptedTable())
     return ROWS
 
 
@@ -275,7 +275,7 @@ def test_a_worker_that_fails(monkeypatch):
     def payloads(*_: Any) -> None:
         raise duckdb.ConversionException(MARK)
 
-    monkeypatch.setattr(staged, "parts_of", payloads)
+    monkeypatch.setattr(staged, "iter_shards", payloads)
     refused(lambda: stages.joined_totals([]))
     refused(lambda: list(stages.partials([])))
 

@@ -68,7 +68,7 @@ def _check_same(path: Path, began_in: tuple[int, int]) -> None:
         raise RefusalError(f"{path} can be written only by the process that opened it")
 
 
-def checked_place(path: object, name: str, endings: Sequence[str]) -> Path:
+def check_output_path(path: object, name: str, endings: Sequence[str]) -> Path:
     """Return the absolute path of an output file, if it can be written.
 
     Args:
@@ -108,14 +108,14 @@ def _taken(place: Path, name: str) -> bool:
     return not stat.S_ISREG(found) and not stat.S_ISLNK(found)
 
 
-def whole_place(path: str | Path) -> str:
+def resolve_output_path(path: str | Path) -> str:
     """Return the resolved path of an output file, the same however its folder is reached."""
     # The folder alone: what is beyond a link of the path's own name is not written.
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
-def whole_source(path: str) -> str:
+def resolve_source_path(path: str) -> str:
     """Return the absolute path or glob pattern of source files."""
     here = os.getcwd()
     return os.path.join(escape(here) if has_magic(path) else here, path)
@@ -132,7 +132,7 @@ def check_no_source(path: Path, sources: Iterable[str], name: str = "output path
 
     Args:
         path: to be written.
-        sources: paths and patterns of files, as `whole_source` gives them.
+        sources: paths and patterns of files, as `resolve_source_path` gives them.
         name: the parameter that the path came by.
     Raises:
         ParameterError: it is one of the files, a link to one, or fits a pattern.
@@ -153,7 +153,7 @@ def _same(path: Path, file: str) -> bool:
     try:
         return path.samefile(file)
     except OSError:  # one of them is not there yet
-        return whole_place(path) == whole_place(file)
+        return resolve_output_path(path) == resolve_output_path(file)
 
 
 def _fits(path: Path, pattern: str) -> bool:

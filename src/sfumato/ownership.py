@@ -118,12 +118,12 @@ class Owned:
     def _check_home(self) -> None:
         """Refuse use in another process, or in an object that was given this one's attributes."""
         if not self._at_home:
-            raise self._refusal(self._told())
+            raise self._refusal(self._describe())
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Refuse to copy or pickle an owned object."""
-        raise self._refusal(self._told())
+        raise self._refusal(self._describe())
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         called = self._called or type(self).__name__
         return f"this {called} belongs to the process that made it, and cannot be copied: {self._elsewhere}"

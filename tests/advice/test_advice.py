@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.advice.advise import divided
+from sfumato.advice.advise import divide_portions
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.noise.random_words import SeededWords
 
@@ -123,7 +123,7 @@ def test_the_division_has_the_smallest_sum():
     for _ in range(20):
         costs = [np.sort(rng.normal(size=9))[::-1] for _ in range(3)]
         costs[0][:1] = np.inf
-        found = divided(costs, [1, 1, 2], 9)
+        found = divide_portions(costs, [1, 1, 2], 9)
         every = [(i, j, 9 - i - j) for i in range(2, 8) for j in range(1, 8) if 9 - i - j >= 2]
         best = min(every, key=lambda d: sum(cost[n - 1] for cost, n in zip(costs, d, strict=True)))
         assert sum(found) == 9
@@ -134,7 +134,7 @@ def test_a_division_adds_up_whatever_the_costs():
     """Where no plan is possible, all of the budget is divided still, and no more."""
     never = np.full(8, np.inf)
     for costs in ([never, never], [never, -np.log(np.arange(1, 9))]):
-        found = divided(costs, [2, 3], 8)
+        found = divide_portions(costs, [2, 3], 8)
         assert sum(found) == 8
         assert found[0] >= 2
         assert found[1] >= 3

@@ -288,13 +288,15 @@ def test_bets_are_chosen_by_the_past_alone():
     (one, wealth), (other, _) = late_shifted(0.5), late_shifted(0.5, last=9)
     for a, b in zip(one.history[-1][1], other.history[-1][1], strict=True):
         assert all(np.array_equal(x, y) for x, y in zip(a.past, b.past, strict=True))
-    (replayed,) = np.exp(auditor._highest([one], 0, [Pair(1.0)]))
+    (replayed,) = np.exp(auditor._replay_wealth([one], 0, [Pair(1.0)]))
     assert 2 < replayed <= math.exp(wealth) <= replayed + 0.1
 
 
 def test_pairs_of_a_curve_share_the_confidence(monkeypatch):
     needed = []
-    monkeypatch.setattr(auditor, "_climb", lambda tests, j, least: needed.append(least) or 0.0)
+    monkeypatch.setattr(
+        auditor, "_find_largest_rejected", lambda tests, j, least: needed.append(least) or 0.0
+    )
     test = PairTest(Edge("", [1.0], []), Mechanism(laplace_sum(rng())), gaussian(1))
     epsilon_lower([test], 0.95)
     assert needed == [pytest.approx(math.log(5 / 0.05))] * 5
@@ -315,7 +317,7 @@ def test_a_pair_whose_calls_raised_has_no_more_in_the_lower_bound_than_it_kept()
     for time in range(4):
         test.advance(50, time)
     claims = [Pair(k / 10) for k in range(5, 25)]
-    alone, both = (np.exp(auditor._highest(tests, 0, claims)) for tests in ([test], [test, other]))
+    alone, both = (np.exp(auditor._replay_wealth(tests, 0, claims)) for tests in ([test], [test, other]))
     assert (alone > 2).any()
     np.testing.assert_allclose(both, np.maximum((alone + kept) / 2, 1))
 

@@ -12,9 +12,14 @@ import pytest
 from scipy import special, stats
 
 from sfumato.audit import VectorLaw, closeness
-from sfumato.audit.closeness.law_checks import as_far, at_least, at_most, repeats
+from sfumato.audit.closeness.law_checks import (
+    bound_lower_tail,
+    bound_two_sided_tail,
+    bound_upper_tail,
+    repeats,
+)
 from sfumato.audit.closeness.reference_law import CELLS
-from sfumato.audit.closeness.two_samples import as_uneven
+from sfumato.audit.closeness.two_samples import bound_unevenness
 from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SeededWords
 
 FINE = 2**30  # a scale in grid steps, as a release has it
@@ -148,10 +153,10 @@ def test_counts_are_never_below_the_truth():
     for n, p in [(1, 0.5), (10, 0.1), (100, 0.01), (1000, 1e-6), (200, 1.0), (200, 0.0)]:
         k = np.arange(n + 1)
         truth = stats.binom(n, p)
-        assert (at_least(k, n, p) >= truth.sf(k - 1) * (1 - 1e-9)).all()
-        assert (at_most(k, n, p) >= truth.cdf(k) * (1 - 1e-9)).all()
+        assert (bound_upper_tail(k, n, p) >= truth.sf(k - 1) * (1 - 1e-9)).all()
+        assert (bound_lower_tail(k, n, p) >= truth.cdf(k) * (1 - 1e-9)).all()
         # The law of the two-sided bound: it is below t with probability at most t.
-        far = as_far(k, n, p)
+        far = bound_two_sided_tail(k, n, p)
         for t in (0.5, 0.1, 1e-3, 1e-9):
             assert truth.pmf(k[far <= t]).sum() <= t * (1 + 1e-9)
 
@@ -213,7 +218,7 @@ def test_shares_of_counts_are_never_below_the_truth(first, second):
         least = max(0, first - (total - size))
         support = range(least, least + len(law))
         assert sum(law) == 1
-        bounds = as_uneven(np.array(support), np.full(len(law), size), first, second)
+        bounds = bound_unevenness(np.array(support), np.full(len(law), size), first, second)
         for i in range(len(law)):
             tails = sum(law[i:]), sum(law[: i + 1])
             assert bounds[i] >= min(1, 2 * min(tails))

@@ -256,7 +256,7 @@ def reach(case: Case, noise: str | None = None, *, public: bool = True) -> dict[
 
 def moved(case: Case, worlds: Sequence[int], noise: str | None, public: bool) -> list[Fraction]:
     """Return how far the strangers of these worlds move the exact numbers."""
-    planning._chosen.cache_clear()
+    planning._choose_plan.cache_clear()
     before, after = (case.question(rows, worlds, public=public) for rows in (WITHOUT, WITH))
     noise = noise or case.noise
     delta = 1e-6 if noise == "gaussian" or not public else 0

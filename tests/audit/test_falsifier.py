@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sfumato.audit import falsify
-from sfumato.audit.falsifier.domain_members import Draw, member, near
-from sfumato.audit.falsifier.record_pairs import pairs_of
+from sfumato.audit.falsifier.domain_members import Draw, draw_member, draw_neighbor
+from sfumato.audit.falsifier.record_pairs import make_pairs
 from sfumato.errors import QueryError
 from sfumato.framework import (
     AbsoluteDistance,
@@ -312,9 +312,9 @@ DOMAINS = [
 def test_members_are_members(domain):
     draw = Draw(3)
     for _ in range(100):
-        value = member(domain, draw)
+        value = draw_member(domain, draw)
         assert domain.contains(value)
-        assert domain.contains(near(domain, value, draw))
+        assert domain.contains(draw_neighbor(domain, value, draw))
 
 
 SPACES = [
@@ -338,14 +338,14 @@ SPACES = [
 )
 @pytest.mark.parametrize("room", [Fraction(1), Fraction(5, 2)], ids=str)
 def test_pairs_lie_within_the_room_and_use_all_of_it(domain, metric, room):
-    pairs, draw, reached = pairs_of(domain, metric, ()), Draw(1), []
+    pairs, draw, reached = make_pairs(domain, metric, ()), Draw(1), []
     for _ in range(40):
         state = pairs.drawn(draw, room)
         for _ in range(3):
-            one, other = pairs.built(state, room)
+            one, other = pairs.build(state, room)
             assert domain.contains(one) and domain.contains(other)
             reached.append(metric.distance(one, other))
-            state = pairs.changed(state, draw, room)
+            state = pairs.mutate(state, draw, room)
     assert max(reached) <= room
     if (
         getattr(domain, "size", None)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from sfumato.audit import Raised, audit
 from sfumato.audit.output_columns import ZERO_BITS, Reader
-from sfumato.audit.output_leaves import leaves
+from sfumato.audit.output_leaves import iter_leaves
 
 
 def in_itself(*beside):
@@ -54,13 +54,13 @@ def deep(levels):
 def test_an_output_that_contains_itself_or_lies_deep_is_an_output(output, columns):
     reader = Reader()
     draws = reader.read([output])
-    read = {path: reader.word(draws, c) for c, path in enumerate(reader.paths)}
+    read = {path: reader.describe_value(draws, c) for c, path in enumerate(reader.paths)}
     assert read.items() >= columns.items()
 
 
 def test_rows_of_a_table_are_known_by_their_texts():
-    one = dict(leaves({"group": ["x", "y"], "n": [1, 2]}))
-    other = dict(leaves({"group": ["y"], "n": [3]}))
+    one = dict(iter_leaves({"group": ["x", "y"], "n": [1, 2]}))
+    other = dict(iter_leaves({"group": ["y"], "n": [3]}))
     assert one["['y'].n"] == 2 and other["['y'].n"] == 3
 
 

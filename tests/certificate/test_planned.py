@@ -15,7 +15,7 @@ from sfumato.certificate.description import read
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.measurements.group_selection import TruncatedGeometric
 from sfumato.noise.centred_noise import CentredGaussian
-from sfumato.plan.plan import certified
+from sfumato.plan.plan import certify_plans
 from tests.certificate.planned import KINDS, ROWS, plans, plans_of_largest, releases
 from tests.support.changed_plans import changed_top
 
@@ -42,13 +42,13 @@ def test_a_plan_describes_itself(seed):
 
 def test_each_release_of_any_kind_is_certified():
     """The check is of charges too: no sum of a budget pays less than what is proved."""
-    assert sum(bool(certified(plans)) for _, plans in releases(3, 60)) >= 40
+    assert sum(bool(certify_plans(plans)) for _, plans in releases(3, 60)) >= 40
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_some_hundred_releases_are_certified(seed):
-    found = Counter(kind for kind, plans in releases(seed, 160) if certified(plans))
+    found = Counter(kind for kind, plans in releases(seed, 160) if certify_plans(plans))
     assert sum(found.values()) >= 100 and len(found) == len(KINDS)
 
 
@@ -71,7 +71,7 @@ def test_private_groups_at_extreme_deltas_are_certified_or_refused_with_a_reason
         except BudgetError as error:
             assert small and "Give a larger delta, such as 1e-6" in str(error)
         else:
-            assert certified([plan]).delta <= Fraction(delta)
+            assert certify_plans([plan]).delta <= Fraction(delta)
 
 
 @pytest.mark.parametrize("delta", ["1e-290", "1e-284", "0.999999999999"])
@@ -84,7 +84,7 @@ def test_private_largest_groups_at_extreme_deltas_are_certified_or_refused_with_
         except BudgetError as error:
             assert float(delta) < 1e-284 and "Give a larger delta, such as 1e-6" in str(error)
         else:
-            assert certified([plan]).delta <= Fraction(delta)
+            assert certify_plans([plan]).delta <= Fraction(delta)
 
 
 @pytest.mark.long

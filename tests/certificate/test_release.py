@@ -17,12 +17,12 @@ from sfumato.api import largest_groups
 from sfumato.budget import Loss
 from sfumato.budget import loss as checking
 from sfumato.budget.epsilon_delta import ExactCost
-from sfumato.budget.loss import proved
+from sfumato.budget.loss import certify_loss
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.errors import RefusalError
 from sfumato.measurements import stratified_survey as survey
 from sfumato.plan import planning
-from sfumato.plan.plan import Claim, certified, describe
+from sfumato.plan.plan import Claim, certify_plans, describe
 from sfumato.release.payment import payment
 from sfumato.release.release import Release
 from tests.support.changed_plans import changed_top, scaled, without_certificate
@@ -48,9 +48,9 @@ def largest(source=ROWS):
 @pytest.fixture
 def weak(monkeypatch):
     """The planner makes plans whose scales are divided by four."""
-    right, right_top = planning._chosen, largest_groups.make_top_plan
+    right, right_top = planning._choose_plan, largest_groups.make_top_plan
 
-    monkeypatch.setattr(planning, "_chosen", lambda *given: scaled(right(*given), Fraction(1, 4)))
+    monkeypatch.setattr(planning, "_choose_plan", lambda *given: scaled(right(*given), Fraction(1, 4)))
     monkeypatch.setattr(
         largest_groups, "make_top_plan", lambda *given: changed_top(right_top(*given), scale=Fraction(1, 4))
     )
@@ -234,9 +234,9 @@ def test_what_is_paid_is_at_least_what_is_proved():
             "chance of events",
         ),
     ):
-        assert certified([plan])
+        assert certify_plans([plan])
         with pytest.raises(RefusalError, match=f"a {kind} of .* would be paid"):
-            proved(describe([plan]), loss)
+            certify_loss(describe([plan]), loss)
         budget = sf.Budget(epsilon=3, delta="1e-5")
         with pytest.raises(RefusalError, match=f"a {kind} of .* would be paid"):
             wrong = replace(plan)
@@ -253,9 +253,9 @@ def test_plans_together_are_within_what_they_claim_together():
     described = describe(plans)
     assert (described["epsilon"], described["delta"]) == ("3/2", "1/1000000")
     assert [part["kind"] for part in described["parts"]] == ["groups", "largest_groups"]
-    assert described["unit"] == "id" and certified(plans).epsilon <= Fraction(3, 2)
+    assert described["unit"] == "id" and certify_plans(plans).epsilon <= Fraction(3, 2)
     with pytest.raises(RefusalError, match=REFUSED):
-        certified([plans[0], changed_top(plans[1], each=Fraction(1))])
+        certify_plans([plans[0], changed_top(plans[1], each=Fraction(1))])
 
 
 def test_parts_that_follow_from_earlier_ones_stay_within_a_claim():
@@ -289,5 +289,5 @@ def test_long_descriptions_are_certified_and_not_kept():
     described = describe([question().plan(epsilon=1)])
     for unit, kept in (("id", 1), ("i" * checking._LONGEST_KEPT, 0)):
         checking._certified.cache_clear()
-        assert proved(described | {"unit": unit}).pure == 1
+        assert certify_loss(described | {"unit": unit}).pure == 1
         assert checking._certified.cache_info().currsize == kept

@@ -212,7 +212,11 @@ def taken(known: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize(
     "size",
-    [5_000, pytest.param(60_000, marks=pytest.mark.long), pytest.param(LONGEST, marks=pytest.mark.long)],
+    [
+        5_000,
+        pytest.param(60_000, marks=pytest.mark.long),
+        pytest.param(LONGEST, marks=pytest.mark.long),
+    ],
 )
 def test_no_description_takes_long(size, monkeypatch):
     monkeypatch.setattr(description, "_MAX_STEPS", MAX)

@@ -57,7 +57,7 @@ def test_queries_are_checked(catalog, run, monkeypatch):
     done = run(*given)
     assert done.exit_code == ExitCode.DONE and "split 1: " in done.stdout, done.output
     assert "for 1 unit, one at a time, exact numbers move by at most 1 of" in done.stdout
-    monkeypatch.setattr(question_check, "_moved", lambda *_: 7)
+    monkeypatch.setattr(question_check, "_measure_change", lambda *_: 7)
     done = run(*given)
     assert done.exit_code == ExitCode.FAILED and "WRONG one unit less" in done.stdout
 

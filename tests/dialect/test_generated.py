@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sfumato as sf
-from sfumato.engines.question_check import _moved, _numbers
+from sfumato.engines.question_check import _measure_change, _numbers
 from tests.engines import made_rows
 from tests.support.generated_queries import Database, Made, database, rows_made
 
@@ -62,7 +62,7 @@ def check_numbers(made: Made, of: Database, chance: random.Random) -> None:
     for gone in chance.sample(of.units, min(2, len(of.units))):
         without = question(of.of(lambda u, gone=gone: u != gone)).table
         after = _numbers(without._part, plan, SALT)
-        assert _moved(plan, before, after) <= 1, (made.told, key, gone)
+        assert _measure_change(plan, before, after) <= 1, (made.told, key, gone)
 
 
 def plain(sql: str, of: Database) -> list[tuple[Any, ...]] | None:

@@ -14,7 +14,7 @@ from sfumato.dialect.syntax_tree import children, descendants, statements
 from sfumato.engines.duckdb.connection import disabled_optimizers, unknown_optimizers
 from sfumato.engines.duckdb.expressions import safe_parts
 from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS
-from sfumato.engines.duckdb.expressions.validation import validated
+from sfumato.engines.duckdb.expressions.validation import validate
 from sfumato.errors import QueryError, SqlError
 from sfumato.query.schema import Column, Kind
 
@@ -35,14 +35,14 @@ def running(monkeypatch) -> Iterator[Callable[[list[Overload]], None]]:
 
     def forget() -> None:
         functions.cache_clear()
-        safe_parts._remembered.cache_clear()
+        safe_parts._cached_type.cache_clear()
 
     yield change
     forget()
 
 
 def judge(text: str) -> str:
-    return validated("filter", text, COLUMNS).text
+    return validate("filter", text, COLUMNS).text
 
 
 def around(value: str) -> None:
@@ -67,7 +67,7 @@ def test_everything_known_is_there_and_nothing_is_strange():
     forms = {"if", "ifnull", "nullif", "split_part", "vector_norm", "vector_steps"}
     assert (set(FORMS) | OF_CONSTANTS) - set(found.known) == forms
     assert not found.missing and not any(found.strange.values())
-    assert set(overloads._known()[0]) == found.around
+    assert set(overloads._known()[0]) == found.enclosing
 
 
 def test_what_reads_a_clock_a_file_or_a_setting_is_not_known():

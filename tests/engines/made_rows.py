@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engines.question_check import PhysicalOrder, Units, rearranged, tables_of
+from sfumato.engines.question_check import PhysicalOrder, Units, list_private_tables, rearrange_rows
 from sfumato.query.tables.table_part import Part
 
 
@@ -36,11 +36,13 @@ def rows_of(asked: Any, reordered: bool = True) -> Counter[tuple[Any, ...]]:
     part = asked._part
     found = _rows_of(part)
     if reordered:
-        tables, salt = tables_of(part), len(found)
-        shuffled = _rows_of(rearranged(part, PhysicalOrder(salt, one_thread=True)))
+        tables, salt = list_private_tables(part), len(found)
+        shuffled = _rows_of(rearrange_rows(part, PhysicalOrder(salt, one_thread=True)))
         assert shuffled == found, "rows depend on where they lie"
         larger = PhysicalOrder(salt, False, tables[salt % len(tables)].engine, SOME, TIMES)
-        assert _others(_rows_of(rearranged(part, larger))) == _others(found), "rows depend on where they lie"
+        assert _others(_rows_of(rearrange_rows(part, larger))) == _others(found), (
+            "rows depend on where they lie"
+        )
     rows: Counter[tuple[Any, ...]] = Counter()
     for row, n in found.items():
         rows[row[:-1]] += n

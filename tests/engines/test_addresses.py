@@ -111,7 +111,7 @@ def test_a_file_that_did_not_change_is_fetched_once_for_this_user_alone(folder):
         address = f"http://{host}/visits.csv"
         for _ in range(2):
             sf.scan(address, privacy_unit="id")
-        (copy,) = file_paths.fetched(address, ".csv", file_paths.Resources())
+        (copy,) = file_paths.fetch_files(address, ".csv", file_paths.Resources())
         assert server.asked.count("/visits.csv") == 1
         assert "/sfumato-spill-" in copy and Path(copy).parent.stat().st_mode & 0o777 == 0o700
         (folder / "visits.csv").write_bytes(

@@ -190,8 +190,8 @@ def test_what_is_drawn_is_what_an_engine_gives(noise):
 
 def test_quantile_of_passes_over_what_counts_nothing():
     values = ValuesCounted(np.array([0, 3, 3, 5]), np.array([1.0, 2.0, 3.0, 7.0, 8.0]), np.ones(5), (), ())
-    assert quantile_errors.quantile_of(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
-    found = quantile_errors.quantile_of(
+    assert quantile_errors.find_quantiles(values, np.array([0.0, 2.0, 2.0, 1.0, 1.0]), 0.0)[0] == 2.0
+    found = quantile_errors.find_quantiles(
         values, np.array([0.0, 2.0, 2.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.5])
     )
     assert found[0] == 2.0 and np.isnan(found[1:]).all()

@@ -22,18 +22,18 @@ import pytest
 import sfumato as sf
 from sfumato.beam import Release
 from sfumato.engines.beam import beam_rows as rows_module
-from sfumato.engines.beam.beam_rows import Columns, declared
+from sfumato.engines.beam.beam_rows import Columns, make_schema
 from sfumato.engines.duckdb import stages as stages_module
 from sfumato.errors import EngineError
 from sfumato.query import sizes
 
 
 def values_of(kind: pa.DataType, arriving) -> list:
-    columns = Columns(declared(pa.schema([("x", kind)])))
+    columns = Columns(make_schema(pa.schema([("x", kind)])))
     if isinstance(arriving, list):
-        batches = columns.of_rows([{"x": value} for value in arriving])
+        batches = columns.batch_rows([{"x": value} for value in arriving])
     else:
-        batches = columns.of_arrow(pa.table({"x": arriving}))
+        batches = columns.select_columns(pa.table({"x": arriving}))
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 
@@ -108,7 +108,7 @@ def told(cell: pa.Scalar) -> str:
 
 
 def shown(columns: Columns, values: list) -> list[str]:
-    found = [c for b in columns.of_rows([{"x": v} for v in values]) for c in b.column(0)]
+    found = [c for b in columns.batch_rows([{"x": v} for v in values]) for c in b.column(0)]
     return list(map(told, found))
 
 
@@ -120,7 +120,7 @@ QUICK = pa.int64(), pa.timestamp("us"), pa.map_(pa.string(), pa.int64())
 )
 def test_a_value_is_read_as_it_is_alone(kind):
     """Arrow ended the process on a numpy time beside a numpy number, and on a map of [None], before."""
-    columns = Columns(declared(pa.schema([("x", kind)])))
+    columns = Columns(make_schema(pa.schema([("x", kind)])))
     alone = [shown(columns, [value])[0] for value in VALUES]
     assert shown(columns, VALUES) == alone
     assert shown(columns, VALUES[::-1]) == alone[::-1]
@@ -130,8 +130,8 @@ def test_a_value_is_read_as_it_is_alone(kind):
 
 
 def of_int(*rows) -> list:
-    columns = Columns(declared(pa.schema([("x", pa.int64())])))
-    return [v for b in columns.of_rows(rows) for v in b.column(0).to_pylist()]
+    columns = Columns(make_schema(pa.schema([("x", pa.int64())])))
+    return [v for b in columns.batch_rows(rows) for v in b.column(0).to_pylist()]
 
 
 def selected():
@@ -175,7 +175,7 @@ def test_what_a_row_has_under_a_name_does_not_depend_on_its_neighbours():
     # Also where a column is called as what each dictionary or tuple can do.
     columns = Columns(pa.schema([("items", pa.int64())]))
     for other in ({}, (1,), [], "text", None):
-        (batch,) = columns.of_rows([{"items": 5}, other, {"other": 1}])
+        (batch,) = columns.batch_rows([{"items": 5}, other, {"other": 1}])
         assert batch.column(0).to_pylist() == [5, None, None]
 
 
@@ -196,7 +196,7 @@ PLAIN = [
 def test_a_value_is_what_it_holds_whatever_its_class_says():
     """As a key or a unit each is one."""
     for kind, value, plain in PLAIN:
-        columns = Columns(declared(pa.schema([("x", kind)])))
+        columns = Columns(make_schema(pa.schema([("x", kind)])))
         assert shown(columns, [value, plain]) == shown(columns, [plain, plain]), repr(value)
 
 
@@ -209,19 +209,19 @@ def test_batches_of_other_types_mean_what_rows_mean():
             "id": pa.array(["7", "8", "9"]),
         }
     )
-    (batch,) = columns.of_arrow(arriving)
+    (batch,) = columns.select_columns(arriving)
     assert batch.to_pydict() == {"id": [None] * 3, "place": ["a", "b", None], "x": [1.0, 2.0, float(2**60)]}
     broken = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
-    (batch,) = columns.of_arrow(pa.table({"place": broken, "id": [1, 2]}))
+    (batch,) = columns.select_columns(pa.table({"place": broken, "id": [1, 2]}))
     assert batch.to_pydict() == {"id": [1, 2], "place": ["a", None], "x": [None, None]}
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
-    assert next(columns.of_arrow(twice)).to_pydict()["id"] == [None]
+    assert next(columns.select_columns(twice)).to_pydict()["id"] == [None]
 
 
 def test_rows_that_lack_what_is_declared_complete_are_dropped():
     columns = Columns(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", pa.float64())]))
     rows = [{"id": 1, "x": None}, {"id": None, "x": 1.0}, {"x": 2.0}, {"id": "text", "x": 2.0}]
-    assert next(columns.of_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
+    assert next(columns.batch_rows(rows)).to_pylist() == [{"id": 1, "x": None}]
 
 
 @pytest.mark.long
@@ -288,13 +288,13 @@ OF_VIEWS = {
 @pytest.mark.parametrize("kind", [*OF_VIEWS], ids=str)
 def test_a_row_of_views_takes_no_other_along(kind, as_rows, small):
     """Arrow can take no rows of views, as where one lacks its unit, nor tell how long they are."""
-    columns = Columns(declared(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", kind)])))
+    columns = Columns(make_schema(pa.schema([pa.field("id", pa.int64(), nullable=False), ("x", kind)])))
     short, long = OF_VIEWS[kind]("a"), OF_VIEWS[kind]("a" * (2 * rows_module.VALUE_BYTES))
     ids, values = [1, None, 3, 4], [short, short, long, None]
     if as_rows:
-        batches = columns.of_rows([{"id": u, "x": x} for u, x in zip(ids, values, strict=True)])
+        batches = columns.batch_rows([{"id": u, "x": x} for u, x in zip(ids, values, strict=True)])
     else:
-        batches = columns.of_arrow(pa.table({"id": ids, "x": pa.array(values, kind)}))
+        batches = columns.select_columns(pa.table({"id": ids, "x": pa.array(values, kind)}))
     found = [row for batch in batches for row in batch.to_pylist()]
     assert found == [{"id": 1, "x": short}, {"id": 3, "x": None}, {"id": 4, "x": None}]
 
@@ -348,10 +348,10 @@ def batches_with(texts: list) -> dict[str, list]:
 
 
 def columns_of(elements: list) -> list[pa.RecordBatch]:
-    columns = Columns(declared(SCHEMA))
+    columns = Columns(make_schema(SCHEMA))
     if isinstance(elements[0], dict):
-        return list(columns.of_rows(elements))
-    return [batch for element in elements for batch in columns.of_arrow(element)]
+        return list(columns.batch_rows(elements))
+    return [batch for element in elements for batch in columns.select_columns(element)]
 
 
 def test_long_texts_make_several_batches_and_one_that_is_too_long_is_null(small):

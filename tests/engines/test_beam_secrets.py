@@ -141,7 +141,7 @@ def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, monkeypatch)
     for rights, fits in ((0o600, True), (0o640, True), (0o644, False), (0o660, False)):
         path.chmod(rights)
         if fits:
-            assert FileSecret(path)._sealed().fingerprint
+            assert FileSecret(path)._seal().fingerprint
             continue
         with pytest.raises(QueryError, match="chmod 600"):
             Release(question(), epsilon=1, secret=FileSecret(path))
@@ -154,7 +154,7 @@ def test_a_file_that_others_may_read_or_change_is_refused(tmp_path, monkeypatch)
         )
         monkeypatch.setattr(os, "fstat", owned)
         if fits:
-            assert FileSecret(path)._sealed().fingerprint
+            assert FileSecret(path)._seal().fingerprint
             continue
         with pytest.raises(QueryError, match="belongs to a user other than"):
             Release(question(), epsilon=1, secret=FileSecret(path))
@@ -218,7 +218,7 @@ def test_nothing_of_a_secret_stays_behind_an_error(monkeypatch):
     for secret in (*map(CallableSecret, (Service(), fail, SECRET.hex, *leaving)), EnvironmentSecret(NAME)):
         for attempt in (
             secret.taken,
-            secret._sealed,
+            secret._seal,
             lambda s=secret: replace(s, fingerprint="00")._key(b""),
         ):
             with pytest.raises((EngineError, QueryError), match="it raised|does not hold") as caught:

@@ -187,7 +187,10 @@ def passing(rows, condition):
 
 @pytest.mark.parametrize(
     ("kind", "view"),
-    [("double", False), *(pytest.param(k, v, marks=pytest.mark.long) for k in KINDS for v in (False, True))],
+    [
+        ("double", False),
+        *(pytest.param(k, v, marks=pytest.mark.long) for k in KINDS for v in (False, True)),
+    ],
 )
 def test_a_row_passes_whatever_is_beside_it(kind, view, tmp_path):
     of_type, made, name = KINDS[kind]

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import connection, sources
-from sfumato.engines.duckdb.connection import checked_out, closed
+from sfumato.engines.duckdb.connection import check_out, check_out_closed
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.transformations import CountUnits
 
@@ -32,7 +32,7 @@ def idle() -> list[str]:
 
 
 def lent_place(**options) -> str:
-    with checked_out(**options) as session:
+    with check_out(**options) as session:
         return place(session)
 
 
@@ -44,7 +44,7 @@ def counted(source) -> list[tuple[int, int]]:
 
 
 def test_what_a_session_has_ends_with_it():
-    with checked_out() as session:
+    with check_out() as session:
         home = place(session)
         session.register("source_rows", ROWS)
         session.execute("CREATE TEMP TABLE mine AS FROM source_rows")
@@ -55,7 +55,7 @@ def test_what_a_session_has_ends_with_it():
         session.execute("SET enable_progress_bar = true")
     with pytest.raises(duckdb.Error):
         session.execute("FROM mine")
-    with checked_out() as session:
+    with check_out() as session:
         assert place(session) == home
         for text in ("FROM source_rows", "FROM mine", "FROM view", "SELECT f()", "EXECUTE q"):
             with pytest.raises(duckdb.Error):
@@ -68,7 +68,7 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("a\n1\n")
     for _ in range(2):
-        with closed("Europe/Berlin", locked=True) as session:
+        with check_out_closed("Europe/Berlin", locked=True) as session:
             assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("Europe/Berlin",)]
             for text in (
                 "FROM given",
@@ -82,9 +82,9 @@ def test_one_for_given_tables_alone_is_lent_again_without_them(tmp_path):
             session.register("given", ROWS)
             session.execute("CREATE TEMP VIEW view AS FROM given; SET VARIABLE v = 'private'")
             assert session.sql("FROM view").to_arrow_table() == ROWS
-    with closed("Europe/Berlin", locked=True) as session:
+    with check_out_closed("Europe/Berlin", locked=True) as session:
         assert session.execute("SELECT getvariable('v')").fetchall() == [(None,)]
-    with closed("UTC", locked=True) as session:
+    with check_out_closed("UTC", locked=True) as session:
         assert session.execute("SELECT current_setting('TimeZone')").fetchall() == [("UTC",)]
 
 
@@ -96,7 +96,7 @@ def test_a_database_in_which_something_is_left_is_closed():
         "ATTACH ':memory:' AS other",
         "BEGIN; CREATE TABLE left_behind (v INTEGER); COMMIT",
     ):
-        with checked_out() as session:
+        with check_out() as session:
             home = place(session)
             session.execute(leave)
         assert idle() == [] and lent_place() != home
@@ -137,8 +137,8 @@ def test_a_child_takes_none_of_its_parents(in_child):
 
 def test_a_child_gives_nothing_back(in_child):
     """It is forked while a database is lent, and leaves it to its parent."""
-    with checked_out() as session:
-        borrowed = checked_out()
+    with check_out() as session:
+        borrowed = check_out()
         borrowed.__enter__()
         in_child(lambda: borrowed.__exit__(None, None, None))
         assert session.execute("SELECT 1").fetchall() == [(1,)]
@@ -148,13 +148,13 @@ def test_a_child_gives_nothing_back(in_child):
 
 def test_what_is_known_of_a_schema_is_not_of_rows():
     """Two tables of one schema share what is known; a label of a dictionary is a value."""
-    before = sources.of_fields.cache_info().misses
+    before = sources.read_options.cache_info().misses
     for values in (["secret one"], ["another secret"]):
         coded = pa.table({"id": [1], "k": pa.array(values).dictionary_encode()})
         assert counted(coded) == [(values[0], 1)]
     told = ROWS.replace_schema_metadata({"of the rows": "secret"})
     assert counted(told) == counted(ROWS)
-    assert sources.of_fields.cache_info().misses <= before + 2
+    assert sources.read_options.cache_info().misses <= before + 2
     coded = pa.table({"id": [1], "k": pa.array(["secret one"]).dictionary_encode()})
     assert b"secret" not in coded.schema.serialize().to_pybytes()
 

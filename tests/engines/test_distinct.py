@@ -12,7 +12,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from sfumato.engines.duckdb import distinct_values
-from sfumato.engines.duckdb.distinct_values import Pruned, Rows, brought, counted, matched, max_matching
+from sfumato.engines.duckdb.distinct_values import (
+    Pruned,
+    Rows,
+    brought,
+    count_values,
+    find_matching,
+    max_matching,
+)
 from sfumato.query import sizes
 from sfumato.transformations import DistinctMatched
 from sfumato.transformations.row_sql import value_hash
@@ -81,10 +88,10 @@ def test_what_is_left_to_match_has_the_same_matching():
         for most in (1, 2, 3):
             statistic = DistinctMatched("x", most)
             of_part, sets = given(brought(statistic, keys, "FROM units"))
-            of_all, left = given(counted(statistic, keys, several, ones))
+            of_all, left = given(count_values(statistic, keys, several, ones))
             right = {key: max_matched(sets.values(), most) for key, sets in of_groups.items()}
-            assert dict(zip(of_part, matched(sets, most).to_pylist(), strict=True)) == right
-            numbers = pc.add(left.field("sure"), matched(left.field("sets"), most))
+            assert dict(zip(of_part, find_matching(sets, most).to_pylist(), strict=True)) == right
+            numbers = pc.add(left.field("sure"), find_matching(left.field("sets"), most))
             assert dict(zip(of_all, numbers.to_pylist(), strict=True)) == right
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.api.table import Table
 from sfumato.engines.duckdb.expressions import validation
-from sfumato.engines.duckdb.expressions.safe_forms import TYPES, total
+from sfumato.engines.duckdb.expressions.safe_forms import TYPES, to_safe_form
 from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, check_cast, is_missing_cast
-from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validate
 from sfumato.errors import ColumnError, SfumatoError
 from sfumato.query.schema import Column, Kind
 from tests.support.expressions import AWKWARD, NAMES, SCHEMA, expression, rows, signatures
@@ -45,7 +45,7 @@ def awkward(tmp_path_factory) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def admitted(text: str) -> ValidatedExpression | None:
     try:
-        return validated("filter", text, SCHEMA)
+        return validate("filter", text, SCHEMA)
     except SfumatoError:
         return None
 
@@ -56,7 +56,7 @@ def evaluated(source: str, *texts: str) -> list[list]:
         connection.execute(f"CREATE TABLE rows AS {source}")
         described = connection.execute("DESCRIBE rows").fetchall()
         schema = {row[0]: Column(Kind.OTHER, row[1]) for row in described}
-        forms = [validated("filter", text, schema).text for text in texts]
+        forms = [validate("filter", text, schema).text for text in texts]
         return [[v for (v,) in connection.execute(f"SELECT ({form}) FROM rows").fetchall()] for form in forms]
 
 
@@ -169,9 +169,11 @@ def with_units(columns: dict[str, tuple[str, list[str | None]]]) -> dict[str, tu
 @pytest.mark.long
 def test_try_is_a_second_wall(monkeypatch, openers):
     """Were a form not total after all, TRY would hold, as the optimizers that move things out of it are off."""
-    monkeypatch.setattr(validation, "total", lambda tree, kinds: replace(total(tree, kinds), node=tree))
+    monkeypatch.setattr(
+        validation, "to_safe_form", lambda tree, kinds: replace(to_safe_form(tree, kinds), node=tree)
+    )
     texts = list(RAISING.values())[:7]
-    assert "TRY" not in validated("filter", texts[0], SCHEMA).text
+    assert "TRY" not in validate("filter", texts[0], SCHEMA).text
     for name in ("duckdb", "stages"):
         opened = openers(name)(with_units(rows(["s", "a", "x"])))
         table = Table(opened, "id").with_columns(**{f"y{i}": text for i, text in enumerate([*texts, *texts])})
@@ -330,7 +332,7 @@ def test_a_total_form_has_the_value_of_its_text(ordinary, chance, depth):
     schema = {name: Column(Kind.OTHER, kind) for name, (kind, _) in ORDINARY.items()}
     text = expression(chance, list(ORDINARY), depth)
     try:
-        one = validated("filter", text, schema)
+        one = validate("filter", text, schema)
     except SfumatoError:
         return
     for (n,) in ordinary.execute("SELECT rowid FROM rows USING SAMPLE 6").fetchall():
@@ -364,7 +366,7 @@ def documented(text: str, found) -> bool:
 
 def check_kept(connection: duckdb.DuckDBPyConnection, relation: str, text: str, schema) -> str:
     """Hold a condition to the whole expression under TRY; return it."""
-    one = validated("filter", text, schema)
+    one = validate("filter", text, schema)
     whole = f"TRY(TRY_CAST((\n{one.text}\n) AS BOOLEAN))"
     seen = f"SELECT count(*), bit_xor(hash(rows)), sum(hash(rows)) FROM {relation} AS rows WHERE "
     found, expected = (connection.execute(seen + where).fetchall() for where in (one.condition, whole))
@@ -399,8 +401,8 @@ UNDER_TRY = "CAST(s AS INTEGER) > 5; i + 1 > 5; s = 'a'; i = a; NOT bo; i > 5 OR
 def test_parts_of_conditions(awkward):
     """What may fail stands under TRY; parts are cut at AND alone; many parts stay together."""
     for text in UNDER_TRY.split("; "):
-        assert validated("filter", text, SCHEMA).condition.startswith("TRY("), text
-    assert validated("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
+        assert validate("filter", text, SCHEMA).condition.startswith("TRY("), text
+    assert validate("filter", "i > 5 AND s = 'a'", SCHEMA).condition.count("TRY(") == 1
     few, many = (" AND ".join(f"i <> {n}" for n in range(1000, 1000 + count)) for count in (50, 51))
     assert "TRY" not in check_kept(awkward, "rows", few, SCHEMA)
     assert check_kept(awkward, "rows", many, SCHEMA).startswith("TRY(")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.contribution_limits import first_pairs, kept_pairs
+from sfumato.engines.duckdb.contribution_limits import first_pairs, limit_groups
 from sfumato.framework import WHOLE, Segment
 from sfumato.query import sizes
 from sfumato.transformations.grid import scaled_down, scaled_down_upwards
@@ -57,7 +57,7 @@ def answers(kind: str, limit: int, small: bool = False) -> tuple[list[tuple], li
     """What is kept, and what ranking all pairs keeps: (unit, keys, rows)."""
     connection = duckdb.connect()
     connection.register("source", rows())
-    steps = kept_pairs("source", ["k0", "k1"], limit, SALT, {"y": "u"}, [("sum(y)", '"s"')], small=small)
+    steps = limit_groups("source", ["k0", "k1"], limit, SALT, {"y": "u"}, [("sum(y)", '"s"')], small=small)
     written = ", ".join(f"{name} AS ({body.replace(HASH, HASHES[kind])})" for name, body in steps.items())
     assert HASHES[kind] in written
     kept = connection.execute(f"WITH {written} SELECT u, k0, k1, n FROM kept ORDER BY ALL").fetchall()

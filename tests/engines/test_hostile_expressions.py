@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.expressions.validation import LONGEST, validated
+from sfumato.engines.duckdb.expressions.validation import LONGEST, validate
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.schema import Column, Kind
 from tests.support.expressions import SCHEMA
@@ -16,7 +16,7 @@ from tests.support.expressions import SCHEMA
 def refusal(text: str) -> str:
     """Return why an expression is refused; nothing where it is not."""
     try:
-        validated("with_columns", text, SCHEMA)
+        validate("with_columns", text, SCHEMA)
     except QueryError as error:
         return str(error)
     return ""
@@ -91,7 +91,7 @@ def test_what_could_raise_or_grow_is_refused():
     """In words that name it."""
     told = {text: refusal(text) for text in REFUSED}
     assert not [(text[:80], told[text]) for text, why in REFUSED.items() if not re.search(why, told[text])]
-    validated("filter", f"regexp_matches(s, '{'[(]' * 400}')", SCHEMA)  # brackets that are characters
+    validate("filter", f"regexp_matches(s, '{'[(]' * 400}')", SCHEMA)  # brackets that are characters
 
 
 GROWING = [
@@ -105,7 +105,7 @@ def test_no_text_grows_without_end():
     with duckdb.connect() as connection:
         for text in GROWING:
             connection.execute("CREATE OR REPLACE TABLE level AS SELECT repeat('a', 100000) AS s")
-            one = validated("with_columns", text, SCHEMA)
+            one = validate("with_columns", text, SCHEMA)
             if one.type_name != "VARCHAR":
                 assert connection.execute(f"SELECT len({one.text}) FROM level").fetchone() <= (4096,)
                 continue
@@ -126,7 +126,7 @@ LISTED = {
 
 def test_texts_in_lists_do_not_grow():
     for text, value in LISTED.items():
-        form = validated("filter", text, {"s": Column(Kind.OTHER, "VARCHAR")}).text
+        form = validate("filter", text, {"s": Column(Kind.OTHER, "VARCHAR")}).text
         ((found,),) = duckdb.execute(f"SELECT strlen({form}) FROM (SELECT ? AS s)", [value]).fetchall()
         assert found < 200_000
 
@@ -169,7 +169,7 @@ def test_deep_documents_crash_nothing_and_take_no_memory():
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE deep AS SELECT repeat('[', 60000) || repeat(']', 60000) AS s")
         for text in ("s::JSON", "s ->> '$[0]'", "json_type(s)", "json_array_length(s)", "json_valid(s)"):
-            form = validated("filter", text, SCHEMA).text
+            form = validate("filter", text, SCHEMA).text
             connection.execute(f"SELECT hash(({form})) FROM deep").fetchall()
 
 

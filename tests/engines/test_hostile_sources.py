@@ -21,7 +21,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.sanitized_columns import sanitized
+from sfumato.engines.duckdb.sanitized_columns import sanitize
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import EngineError, QueryError, SfumatoError
 from sfumato.query.engine_protocol import ExactQuery
@@ -241,11 +241,11 @@ def test_maps_in_slices_and_under_nulls():
     values = [[("a", i)] * (1 + (i % 3 == 0)) if i % 5 else None for i in range(100)]
     column = pa.array(values, pa.map_(pa.string(), pa.int64()))
     expected = [value if value and len(value) == 1 else None for value in values]
-    assert sanitized(column).to_pylist() == expected
-    assert sanitized(column.slice(7, 50)).to_pylist() == expected[7:57]
+    assert sanitize(column).to_pylist() == expected
+    assert sanitize(column.slice(7, 50)).to_pylist() == expected[7:57]
     inside = pa.ListArray.from_arrays(np.arange(0, 101, 2), column)
     pairs = [expected[i : i + 2] for i in range(0, 100, 2)]
-    assert sanitized(inside.slice(3)).to_pylist() == pairs[3:]
+    assert sanitize(inside.slice(3)).to_pylist() == pairs[3:]
 
 
 MIN, MAX = -(2**63), 2**63 - 1

@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS
-from sfumato.engines.duckdb.expressions.validation import validated
+from sfumato.engines.duckdb.expressions.validation import validate
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.query.schema import INTEGERS, Column, Kind
 
@@ -57,7 +57,7 @@ def extremes(kind: str) -> list[int]:
 
 def values(schema: dict[str, str], rows: list[tuple[int, ...]], text: str) -> list[int | None]:
     """Return what an expression gives on rows, with no TRY around it and all optimizers on."""
-    one = validated("filter", text, {name: Column(Kind.INTEGER, kind) for name, kind in schema.items()})
+    one = validate("filter", text, {name: Column(Kind.INTEGER, kind) for name, kind in schema.items()})
     columns = ", ".join(f"{name} {kind}" for name, kind in schema.items())
     typed = [
         [f"CAST('{value}' AS {kind})" for value, kind in zip(row, schema.values(), strict=True)]
@@ -160,7 +160,7 @@ def test_operators_in_operators(seeds):
 @pytest.mark.long
 def test_a_product_of_many_columns_does_not_double_with_each():
     text = " * ".join(["x"] * 30)
-    one = validated("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
+    one = validate("filter", text, {"x": Column(Kind.INTEGER, "BIGINT")})
     assert len(one.text) < 60_000
     assert values({"x": "BIGINT"}, [(-1,), (1,), (2,), (4,)], text) == [1, 1, 2**30, 4**30]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.engines.duckdb.expressions.validation import validated
+from sfumato.engines.duckdb.expressions.validation import validate
 from sfumato.engines.duckdb.nullability import STRICT
-from sfumato.engines.duckdb.row_steps import column_of
+from sfumato.engines.duckdb.row_steps import make_column
 from sfumato.errors import SfumatoError
 from sfumato.query.schema import FLOATS
 from sfumato.testing import assert_approx_equal
@@ -28,7 +28,7 @@ KINDS = {
 }
 # Without a missing value.
 COMPLETE = {"i": "INTEGER", "z": "DOUBLE", "e": "DATE"}
-SCHEMA = {name: column_of(kind, name in KINDS) for name, kind in (KINDS | COMPLETE).items()}
+SCHEMA = {name: make_column(kind, name in KINDS) for name, kind in (KINDS | COMPLETE).items()}
 VALUES = {
     "BIGINT": ["0", "1", "-1", "70", "9223372036854775807"],
     "INTEGER": ["0", "1", "-1", "2147483647"],
@@ -107,7 +107,7 @@ def missing(value: str, kind: str) -> str:
     ],
 )
 def test_a_filter_leaves_no_missing_value(rows, condition, found):
-    one = validated("filter", condition, SCHEMA)
+    one = validate("filter", condition, SCHEMA)
     assert one.complete - set(COMPLETE) == set(found)
     for name, kind in KINDS.items():
         if name in found:
@@ -150,7 +150,7 @@ def test_a_filter_leaves_no_missing_value(rows, condition, found):
     ],
 )
 def test_an_expression_has_a_value_in_each_row(rows, text, found):
-    one = validated("with_columns", text, SCHEMA)
+    one = validate("with_columns", text, SCHEMA)
     assert one.missing is found
     if not found:
         assert not rows.sql(f"FROM rows WHERE {missing(one.text, one.type_name)}").fetchall()
@@ -219,7 +219,7 @@ def check_random(rows: duckdb.DuckDBPyConnection, chance: random.Random, count: 
         made = Made(chance)
         text = chance.choice([made.condition, made.value])(chance.choice([1, 2, 2, 3]))
         try:
-            one = validated("filter", text, SCHEMA)
+            one = validate("filter", text, SCHEMA)
         except SfumatoError:
             continue
         left = [missing(name, KINDS[name]) for name in sorted(one.complete - set(COMPLETE))]

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb.ordering import identity_terms, row_identity
-from sfumato.engines.duckdb.row_steps import column_of
+from sfumato.engines.duckdb.row_steps import make_column
 
 from .made_rows import rows_of
 from .tiers import some
@@ -34,7 +34,7 @@ def test_only_the_same_values_are_tied():
     session = duckdb.connect()
     for kind, alike in ALIKE.items():
         values = [f"CAST({value} AS {kind})" for value in [*alike, "NULL"]]
-        terms = ", ".join(identity_terms("x", {"x": column_of(kind, True)}))
+        terms = ", ".join(identity_terms("x", {"x": make_column(kind, True)}))
         rows = " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate(values))
         ranks = session.execute(
             f"SELECT i, rank() OVER (ORDER BY {terms}) FROM ({rows}) AS v, range(3)"
@@ -48,7 +48,7 @@ def test_texts_of_a_column_with_a_collation_are_told_apart():
     session.execute(
         "CREATE TABLE t (x VARCHAR COLLATE NOCASE); INSERT INTO t VALUES ('a'), ('A'), ('á'), ('Á')"
     )
-    terms = ", ".join(row_identity({"x": column_of("VARCHAR", True)}))
+    terms = ", ".join(row_identity({"x": make_column("VARCHAR", True)}))
     assert session.execute(f"SELECT count(DISTINCT r) FROM (SELECT rank() OVER (ORDER BY {terms}) AS r FROM t)").fetchall() == [(4,)]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.engines.duckdb import combinations
-from sfumato.engines.question_check import checked
+from sfumato.engines.question_check import check_question
 from sfumato.errors import EngineError
 from sfumato.transformations import Count
 from sfumato.transformations.row_sql import RowSql, SqlPart
@@ -50,7 +50,7 @@ def test_sql_that_keeps_units_apart():
 
 def over_everybody(monkeypatch):
     """A planted defect: a number of all rows beside each."""
-    real = combinations._side
+    real = combinations._select_join_side
 
     def side(rows, part, keys):
         return (
@@ -59,7 +59,7 @@ def over_everybody(monkeypatch):
             else real(rows, part, keys)
         )
 
-    monkeypatch.setattr(combinations, "_side", side)
+    monkeypatch.setattr(combinations, "_select_join_side", side)
 
 
 @pytest.mark.long
@@ -67,7 +67,7 @@ def test_a_defect_in_a_join_is_found(monkeypatch):
     over_everybody(monkeypatch)
     orders, people = opened()
     asked = orders.join(people, on="id").bound(rows=9).agg(a=sf.mean("age", lower=0, upper=99))
-    found = checked(asked, asked.plan(epsilon=1), 1, 2)
+    found = check_question(asked, asked.plan(epsilon=1), 1, 2)
     assert not found.ok and all(split.differing_rows for split in found.splits)
     assert "WRONG split 1" in str(found) and "does NOT keep privacy units apart" in str(found)
 
@@ -80,7 +80,7 @@ def test_a_defect_in_bounding_is_found(monkeypatch):
         RowSql, "whole_number", lambda sql, count, *rest: real(sql, count.replace("least(n, 2)", "n"), *rest)
     )
     asked = opened()[0].bound(rows=2).agg(n=sf.count())
-    found = checked(asked, asked.plan(epsilon=1), 1, 60)
+    found = check_question(asked, asked.plan(epsilon=1), 1, 60)
     assert not found.ok and not found.splits[0].differing_rows and max(found.moved) == 3
     assert "WRONG one unit less: for 33 of 51 units, exact numbers move by up to 3 times" in str(found)
 

@@ -215,5 +215,5 @@ def test_a_worker_of_spark_spills_where_spark_removes_it(folder, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{folder}/gone,{blocks}")
     monkeypatch.setattr(resources, "_inside", None)
     monkeypatch.setattr(spark_tasks, "settle", lambda kind: None)
-    (found,) = spark_tasks.shipped(lambda batches: iter([resources.spill_folder()]))(iter(()))
+    (found,) = spark_tasks.make_task(lambda batches: iter([resources.spill_folder()]))(iter(()))
     assert Path(found).parent == blocks and [*folder.iterdir()] == [blocks]

@@ -120,7 +120,9 @@ QUICK = ("parquet", "csv", "json", "table", "relation", "stream", "pandas")
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "names", [QUICK, pytest.param(tuple(SOURCES.keys() - QUICK), marks=pytest.mark.long)], ids=["some", "all"]
+    "names",
+    [QUICK, pytest.param(tuple(SOURCES.keys() - QUICK), marks=pytest.mark.long)],
+    ids=["some", "all"],
 )
 def test_every_source_has_the_same_rows(names, tmp_path):
     expected = exact(question(TABLE))

@@ -16,7 +16,7 @@ import pytest
 import sfumato as sf
 from sfumato.engines.spark.spark_engine import failed
 from sfumato.engines.spark.spark_tasks import _by_shard
-from sfumato.engines.worker_noise import stopped
+from sfumato.engines.worker_noise import make_worker_error
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError
 from tests.support.workers import LocalEngine
 
@@ -291,7 +291,7 @@ SAID = (
 def test_what_workers_say_before_a_row_is_told_and_nothing_else(said):
     text = f"Traceback:\n  row {PRIVATE}\nRuntimeError: {said} {PRIVATE}\n\n at org.apache {PRIVATE}"
     assert str(failed(RuntimeError(text))) == f"release: Spark's job failed: {said} (docs/spark.md, Install)"
-    for one in failed, stopped:
+    for one in failed, make_worker_error:
         assert PRIVATE not in str(one(ValueError(f"cannot cast {PRIVATE}")))
 
 

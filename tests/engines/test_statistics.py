@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sfumato.transformations as tf
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.question_check import PhysicalOrder, rearranged
+from sfumato.engines.question_check import PhysicalOrder, rearrange_rows
 from sfumato.framework import Norm
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.query.tables.table_part import Part
@@ -47,7 +47,7 @@ def test_an_engine_computes_the_definition(engine, case):
     one = orders[len(case.rows) % 3]
     opened = engine(one.columns)
     if one is orders[1] and isinstance(opened, DuckDBEngine):
-        opened = rearranged(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True)).engine
+        opened = rearrange_rows(Part(opened, (), "unit"), PhysicalOrder(1, one_thread=True)).engine
     assert same(evaluated(opened, one.query()), definition(one))
 
 

@@ -367,7 +367,7 @@ def kinds_of_outputs(name: str, owners: bool) -> tuple[int, int]:
         part.data
         for number, read in work.arriving.items()
         for start in range(0, 180, 9)
-        for part in work.of_table(number).partials(
+        for part in work.from_table(number).partials(
             engine.tables[number].engine.given.select(read.names).slice(start, 9).to_batches(), number
         )
     ]

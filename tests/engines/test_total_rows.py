@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato.transformations as tf
-from sfumato.engines.duckdb.contribution_limits import kept_rows
+from sfumato.engines.duckdb.contribution_limits import limit_rows
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import Stages
 from sfumato.query.engine_protocol import ExactQuery
@@ -61,9 +61,12 @@ def ranked(limit: int, hashed: str) -> list[tuple[Any, ...]]:
 
 def test_the_same_rows_as_by_ranking_all() -> None:
     for (kind, hashed), limit in product(HASHES.items(), (1, 7, 2**31)):
-        assert kept(kept_rows("source", COLUMNS, limit, SALT), hashed) == ranked(limit, hashed), (kind, limit)
+        assert kept(limit_rows("source", COLUMNS, limit, SALT), hashed) == ranked(limit, hashed), (
+            kind,
+            limit,
+        )
     # Another order and another limit are seen.
-    found = kept(kept_rows("source", COLUMNS, 7, SALT))
+    found = kept(limit_rows("source", COLUMNS, 7, SALT))
     assert found != ranked(7, HASHES["one bit"]) and found != ranked(6, HASH)
 
 

@@ -14,7 +14,7 @@ import sfumato.transformations as tf
 from sfumato.api.table import LARGEST_LIMIT
 from sfumato.engines.duckdb import source_reader
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
-from sfumato.engines.duckdb.row_steps import column_of
+from sfumato.engines.duckdb.row_steps import make_column
 from sfumato.query.engine_protocol import ExactQuery
 from sfumato.sql_text import identifier
 from tests.support.overflows import Overflows, bound_plan, columns_of, narrow_arithmetic
@@ -23,7 +23,7 @@ COLUMNS = {
     "unit": "BIGINT", "key": "INTEGER", "town": "VARCHAR", "real": "DOUBLE", "single": "FLOAT", "wide": "HUGEINT",
     "huge": "UHUGEINT", "small": "UTINYINT", "vector": "DOUBLE[]",
 }  # fmt: skip
-SCHEMA = {name: column_of(kind, True) for name, kind in COLUMNS.items()}
+SCHEMA = {name: make_column(kind, True) for name, kind in COLUMNS.items()}
 HUGE = 1 << 62
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.exact.root_finding import crossing, first_float, first_whole, first_whole_near, narrow
+from sfumato.exact.root_finding import crossing, find_first_integer, first_float, first_whole, narrow
 
 
 @settings(max_examples=100, deadline=None)
@@ -61,11 +61,11 @@ def test_first_whole_from_any_guess(answer, guess, off):
             asked.append(n)
             return n >= answer
 
-        assert first_whole_near(enough, start) == answer
+        assert find_first_integer(enough, start) == answer
         assert len(asked) <= 4 + 2 * abs(answer - start).bit_length()
-        assert first_whole_near(enough, start, least=answer - 3) == answer
+        assert find_first_integer(enough, start, least=answer - 3) == answer
         asked.clear()
-        assert first_whole_near(enough, start, least=answer + 7) == answer + 7
+        assert find_first_integer(enough, start, least=answer + 7) == answer + 7
         assert min(asked) >= answer + 7
     assert first_whole(lambda n: n >= answer, answer - 1 - off, answer + off + 1) == answer
 

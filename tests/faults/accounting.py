@@ -52,5 +52,5 @@ FAULTS = [
     Fault("mechanisms of other kinds have no price", "budget/loss.py", "return gaussian + laplace + others", "return gaussian + laplace", "tests/certificate/test_release.py::test_what_is_paid_is_at_least_what_is_proved"),
     Fault("the least belief is rounded up", "budget/epsilon_meaning.py", "round_down(least / (1 + least))", "round_up(least / (1 + least))", f"{MEANING}::test_beliefs_and_guesses_are_no_less_than_those_of_high_precision"),
     Fault("a delta of 1 is admitted", "budget/epsilon_delta.py", "if not 0 <= number < 1 or", "if not 0 <= number <= 1 or", f"{SPENDING}::test_what_is_no_budget_is_refused"),
-    Fault("chances of events are not compared with the proof", "budget/loss.py", '        ("a chance of events", loss.least_delta, found.events),\n', "", "tests/certificate/test_release.py::test_what_is_paid_is_at_least_what_is_proved"),
+    Fault("chances of events are not compared with the proof", "budget/loss.py", '        ("a chance of events", loss.least_delta, certificate.events),\n', "", "tests/certificate/test_release.py::test_what_is_paid_is_at_least_what_is_proved"),
 ]  # fmt: skip

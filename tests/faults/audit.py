@@ -53,7 +53,7 @@ FAULTS = [
           "    return type(value), pickle.dumps(value)\n", "    return type(value), repr(value)\n", f"{HISTOGRAM}::test_records_of_one_text_are_not_taken_for_the_same"),
     # Closeness.
     Fault("repeats are said to be rarer than they are", "audit/closeness/law_checks.py",
-          "mu = n * (n - 1) / 2 * most", "mu = n * (n - 1) / 8 * most", f"{CLOSENESS}::test_repeats_are_bounded"),
+          "mu = n * (n - 1) / 2 * maximum", "mu = n * (n - 1) / 8 * maximum", f"{CLOSENESS}::test_repeats_are_bounded"),
     Fault("a distance is said to be rarer than it is", "audit/closeness/law_checks.py",
           "2 * math.exp(-2 * n * largest**2)", "2 * math.exp(-4 * n * largest**2)", f"{CLOSENESS}::test_checks_are_no_rarer_than_they_say"),
     Fault("sets of pooled draws have all of the error each", "audit/closeness/two_samples.py",

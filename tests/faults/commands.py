@@ -16,7 +16,7 @@ FAULTS: list[Fault] = [
     Fault("nothing pays for a release", "cli/sql_command.py",
           "release: NoisyTable = asked.release(None if self.payer is None else self.payer.budget)", "release: NoisyTable = asked.release(None)", f"{LEDGER}test_a_query_is_paid_once_before_a_row_is_read_and_what_is_left_is_said"),
     Fault("the budget of all pays, and not the analyst's", "cli/ledger_command.py",
-          "opened_ledger(place).budget(dataset, analyst))", "opened_ledger(place).budget(dataset))", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
+          "open_ledger(place).budget(dataset, analyst))", "open_ledger(place).budget(dataset))", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
     Fault("a dry run releases", "cli/sql_command.py",
           "        if self.dry_run:\n            console.print", "        if False:\n            console.print", f"{SQL}test_a_dry_run_reads_no_row"),
     # What is read, printed and written.
@@ -27,11 +27,11 @@ FAULTS: list[Fault] = [
     Fault("an output replaces the rows", "cli/sql_command.py",
           "planned._check_no_source(path, name)", "pass", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
     Fault("an output replaces the ledger", "cli/ledger_command.py",
-          "if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):", "if False:", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
+          "if resolve_output_path(path) in (resolve_output_path(self.place), os.path.realpath(self.place)):", "if False:", f"{LEDGER}test_refusals_and_plans_read_no_row_and_cost_nothing"),
     Fault("a password of a database is printed", "cli/options.py",
           'hidden = entry if "://" not in entry else entry.partition("://")[0] + "://..."', "hidden = entry", f"{SQL}test_mistakes_are_errors_before_anything_is_drawn"),
     Fault("a text of an analyst is a formula of a spreadsheet", "cli/ledger_command.py",
-          "guarded(value) if isinstance(value, str) else value", "value", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+          "guard_formula(value) if isinstance(value, str) else value", "value", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
     Fault("the history of an analyst is that of all", "cli/ledger_command.py",
-          "opened_ledger(ledger).history(dataset, analyst)", "opened_ledger(ledger).history(dataset)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
+          "open_ledger(ledger).history(dataset, analyst)", "open_ledger(ledger).history(dataset)", f"{LEDGER}test_an_owner_makes_budgets_and_sees_what_becomes_of_them"),
 ]  # fmt: skip

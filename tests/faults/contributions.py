@@ -152,7 +152,7 @@ FAULTS = [
     _body("shares of a value are more than one", "distinct_values",
           "sum(min(steps, 1 << -self.exponent) for steps in brought)", "sum(brought)", "tests/transformations/test_distinct.py"),
     _body("a matching lets a unit bring any number of values", "distinct_values",
-          "for own in sets for _ in range(most)]", "for own in sets for _ in range(99)]", "tests/transformations/test_distinct.py"),
+          "for own in sets for _ in range(limit)]", "for own in sets for _ in range(99)]", "tests/transformations/test_distinct.py"),
     Fault("a unit keeps all of its groups", "transformations/contribution_bounding.py",
           "ordered_bytes(key)))[:groups]", "ordered_bytes(key)))", "tests/transformations/test_rows.py"),
     Fault("a unit keeps one group more", "transformations/contribution_bounding.py",

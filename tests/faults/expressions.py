@@ -25,7 +25,7 @@ FAULTS: list[Fault] = [
           "else (least - step // 2, most + step // 2)", "else (least, most)", NUMBERS),
     # Casts, and types that meet.
     Fault("a cast that fails stops", PARTS + "safe_parts.py",
-          'made(f"TRY_CAST(_0 AS {kind})", part.node), type_of', 'made(f"CAST(_0 AS {kind})", part.node), type_of', RAISING),
+          'made(f"TRY_CAST(_0 AS {kind})", part.node), get_type', 'made(f"CAST(_0 AS {kind})", part.node), get_type', RAISING),
     Fault("decimals meet in a type that is too narrow", PARTS + "safe_parts.py",
           "if held[0] > int(target[1]) - int(target[2]) or held[1] > int(target[2]):", "if held[0] > 38:", VALUES),
     Fault("a place that is missing is the first or last one", PARTS + "safe_parts.py",

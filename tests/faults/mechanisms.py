@@ -109,7 +109,7 @@ FAULTS = [
     Fault("nodes of a level of a tree share their noise", "plan/noisy_trees.py",
           "law.rounded(exact.size, words=words).reshape(exact.shape)", "law.rounded(1, words=words)", "tests/plan/test_quantiles.py"),
     Fault("groups that selection hides are shown", "plan/group_measurement.py",
-          "keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))", "kept = kept | True", "tests/engines/test_noise.py::test_groups_are_shown_as_often_as_the_rule_says[duckdb-laplace-1]"),
+          "keys, exact = take_batch(keys, kept), self.columns(take_batch(batch, kept))", "kept = kept | True", "tests/engines/test_noise.py::test_groups_are_shown_as_often_as_the_rule_says[duckdb-laplace-1]"),
     Fault("steps of series are shown as they are", "plan/group_measurement.py",
           "values[name] = number + placed((fine + half) >> FINE)", "values[name] = number + 0 * placed((fine + half) >> FINE)", DRAWN),
     Fault("totals of series are shown as they are", "plan/group_measurement.py",

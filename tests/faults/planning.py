@@ -137,7 +137,7 @@ FAULTS = [
           "return LaplaceThreshold(law, self.delta_per_group, self.pre_threshold)", "return LaplaceThreshold(law, 4 * self.delta_per_group, self.pre_threshold)"),
     # Plans with K-norm noise.
     Fault("noise beside choices has all of epsilon", f"{PLANS}planning.py",
-          "drawn = k_norm_noise(body, epsilon, count, most)", "drawn = k_norm_noise(body, whole, count, most)"),
+          "drawn = k_norm_noise(body, epsilon, count, limit)", "drawn = k_norm_noise(body, whole, count, limit)"),
     Fault("choices have all of epsilon beside noise", f"{PLANS}planning.py",
           "whole * share, query.groups)", "whole, query.groups)"),
     Fault("noise of each group is planned for one group", f"{PLANS}planning.py",

@@ -37,7 +37,7 @@ FAULTS = [
     Fault("an output replaces a file that a pattern matches", "files.py",
           'files = [source, f"{source}.wal", *_matching(source)]', 'files = [source, f"{source}.wal"]', "tests/engines/test_files.py::test_a_source_is_not_written_over"),
     Fault("texts of a CSV file are formulas", "release/release_files.py",
-          """_replaced(column, f"^{FORMULA}", r"'\\1")""", """_replaced(column, f"^{FORMULA}", r"\\1")""", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
+          """_replace_pattern(column, f"^{FORMULA}", r"'\\1")""", """_replace_pattern(column, f"^{FORMULA}", r"\\1")""", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
     Fault("a quote of a text is taken for a guard", "display/formatting.py",
           "and _FORMULA.match(text) else text", "else text", f"{RELEASE}/test_files.py::test_every_text_comes_back"),
     # Digests and receipts.

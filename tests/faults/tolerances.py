@@ -42,7 +42,7 @@ FAULTS = [
     Fault("a mean's tolerance forgets the noise of its count", CHECKS + "output_tolerances.py",
           "weights = {total: 1.0, e.count: -at, e.null_count: at}", "weights = {total: 1.0, e.null_count: at}", f"{NOISY}::test_failure_rates_of_each_output"),
     Fault("a quantile's probability is of one noise", CHECKS + "quantile_tolerances.py",
-          "return min(0.0, log10_outside(self.law, reach + 0.5) + math.log10(NOISES))", "return min(0.0, 1.1 * log10_outside(self.law, reach + 0.5))",
+          "return min(0.0, log10_two_sided_tail(self.law, reach + 0.5) + math.log10(NOISES))", "return min(0.0, 1.1 * log10_two_sided_tail(self.law, reach + 0.5))",
           "tests/testing/assertions/test_quantiles.py::test_the_probability_is_that_of_the_k_at_which_the_interval_just_holds_a_value"),
     Fault("noise that a law never gives passes", CHECKS + "noise_spread.py",
           "        if not law.is_possible(noise):", "        if False:", f"{DISCRETE}::test_noise_that_a_law_never_gives_fails"),

@@ -166,7 +166,8 @@ SLOW = (
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LATER or n.startswith(SLOW))) for n in CASES]
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n in LATER or n.startswith(SLOW))) for n in CASES],
 )
 def test_a_quick_search_breaks_no_claim(name):
     d_in, made = CASES[name]

@@ -18,13 +18,13 @@ from sfumato.guidance.inferred_bounds import (
     PARTS,
     Histogram,
     ValueHistograms,
-    _divided,
+    _divide_range,
     admissible,
     find_bounds,
     ladder,
 )
 from sfumato.noise import SeededWords
-from sfumato.query.aggregates import LARGEST_MAGNITUDE, checked_bounds
+from sfumato.query.aggregates import LARGEST_MAGNITUDE, check_bounds
 
 pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or the numbers given")
 AUTO = {"lower": "auto", "upper": "auto"}
@@ -145,11 +145,11 @@ def test_admissible_bounds_are_taken_by_every_aggregate():
     for lower in numbers:
         for upper in numbers:
             found = admissible(Fraction(lower), Fraction(upper), (False, False))
-            checked_bounds("x", *found)
+            check_bounds("x", *found)
             assert max(map(abs, found)) <= LARGEST_MAGNITUDE
             if abs(lower) <= 1e99:
-                checked_bounds("x", *admissible(Fraction(lower), Fraction(upper), (True, False)))
-                checked_bounds("x", *admissible(Fraction(upper), Fraction(lower), (False, True)))
+                check_bounds("x", *admissible(Fraction(lower), Fraction(upper), (True, False)))
+                check_bounds("x", *admissible(Fraction(upper), Fraction(lower), (False, True)))
 
 
 def noisy(rng, values, epsilon=0.2):
@@ -247,7 +247,7 @@ def test_looks_have_at_most_the_whole_share_and_at_least_what_was_planned(units,
 def test_edges_of_the_last_look_make_up_those_before(edges, low, wide, width):
     edges, high = np.sort(edges), low + wide
     width = max(width, (high - low) / 100)
-    finer = _divided(edges, low, high, width)
+    finer = _divide_range(edges, low, high, width)
     assert np.isin(edges, finer).all() and (finer[0], finer[-1]) == (edges[0], edges[-1])
     assert len(finer) <= 128 * len(edges)  # also where a bin that they reach into is wide
     inside = finer[(finer > max(low, edges[0])) & (finer < min(high, edges[-1]))]

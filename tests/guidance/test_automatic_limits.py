@@ -59,7 +59,7 @@ def test_limits_are_those_of_the_table(keys, each):
 )
 def test_what_limits_leave_out_is_told(monkeypatch, most, rows, each, left_out):
     # Baskets have 1 to 6 products, as many of each, with so many rows in each of them; an owner limits both.
-    monkeypatch.setattr(Table, "_most_limits", (most, rows))
+    monkeypatch.setattr(Table, "_max_limits", (most, rows))
     (found,) = asked(baskets(units=20_000, each=each)).release(**BUDGET, unsafe_words=SeededWords(2)).found
     assert found.value == {"groups": most, "rows": rows}
     of, share = found.left_out
@@ -156,6 +156,6 @@ def test_a_budget_pays_the_delta_of_an_answer_whose_noise_looks_decide():
     question = asked(table, rows=1, keys=[f"p{i}" for i in range(20)], m=sf.mean("x", lower=0, upper=5))
     budget = sf.Budget(epsilon=1, delta="1e-3", composition="adding")
     release = question.release(epsilon="0.5", delta="1e-6", budget=budget, unsafe_words=SeededWords(1))
-    assert question._checked_plan(epsilon="0.5", delta="1e-6").delta == 0
+    assert question._check_plan(epsilon="0.5", delta="1e-6").delta == 0
     assert release.plan.delta == Fraction(1, 10**6)
     assert [(one.epsilon, one.delta) for one in budget.history] == [(Fraction(1, 2), Fraction(1, 10**6))]

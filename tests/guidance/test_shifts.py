@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.guidance.diagnosis_plan import diagnosis
-from sfumato.guidance.shifts import NoisyValues, sides
+from sfumato.guidance.shifts import NoisyValues, make_shift_formula
 from sfumato.noise import Laplace
 
 EXACT = 10**6  # an epsilon at which no noise is left
@@ -386,7 +386,7 @@ def test_vectors_of_any_length_have_their_shift(entries, all_rows):
 def test_a_bar_holds_where_all_of_its_sums_do():
     laws, steps = ({name: one for name in "ab"} for one in (Laplace(1000), 1e-3))
     noisy = NoisyValues({"a": 5.0, "b": 3.0}, laws, steps)
-    found = sides("v", [[{"a": 1.0}], [{"b": 1.0}]], lambda sums, _: sums[0]).shift(noisy, 0.95)
+    found = make_shift_formula("v", [[{"a": 1.0}], [{"b": 1.0}]], lambda sums, _: sums[0]).shift(noisy, 0.95)
     # Each of both has a noise of scale 1, which is farther than t with a chance of exp(-t), here a half of 5%.
     assert found.shift == 2 and found.half_width == pytest.approx(2 * math.log(1 / 0.025), abs=3e-3)
 

@@ -260,7 +260,10 @@ def largest_loss(choice, far=distance, largest=max, most=3):
 
 @pytest.mark.parametrize(
     "targets",
-    [(Target(F(4, 5)),), *(pytest.param(t, marks=pytest.mark.long) for t in (QUARTILES, WIDE, HELD, ENDS))],
+    [
+        (Target(F(4, 5)),),
+        *(pytest.param(t, marks=pytest.mark.long) for t in (QUARTILES, WIDE, HELD, ENDS)),
+    ],
 )
 def test_no_ratio_is_above_the_claim_and_some_come_near(targets):
     choice = QuantileChoice(F(2), SMALL, targets)

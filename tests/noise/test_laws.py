@@ -12,7 +12,7 @@ import pytest
 from sfumato.errors import ParameterError
 from sfumato.noise import DiscreteLaplace, Gaussian, Laplace, SeededWords
 from sfumato.noise.laws import RoundedNoise
-from sfumato.noise.noise_sums import NoiseSum, log10_outside
+from sfumato.noise.noise_sums import NoiseSum, log10_two_sided_tail
 
 laws = [Laplace, Gaussian]
 
@@ -174,7 +174,7 @@ def test_the_discrete_law_against_mpmath(scale):
         low, high = law.tail_bounds(m)
         assert _mpf(low) <= _beyond(law, m) <= _mpf(high) <= _mpf(low) + mpmath.mpf(2) ** -63
         if m > 0:
-            assert log10_outside(law, m + 0.2) == pytest.approx(
+            assert log10_two_sided_tail(law, m + 0.2) == pytest.approx(
                 float(mpmath.log10(2 * _beyond(law, m))), rel=1e-12
             )
     assert math.isclose(
@@ -324,5 +324,5 @@ def test_tails_of_one_noise():
     with mpmath.workdps(30):
         for x in (0.5, 5, 36, 40, 1e4):
             true = float(mpmath.log10(mpmath.erfc(x / mpmath.sqrt(2))))
-            assert log10_outside(Gaussian(1), x) == pytest.approx(true, rel=1e-14)
-    assert log10_outside(Gaussian(1), 0) == log10_outside(Laplace(2), -1) == 0
+            assert log10_two_sided_tail(Gaussian(1), x) == pytest.approx(true, rel=1e-14)
+    assert log10_two_sided_tail(Gaussian(1), 0) == log10_two_sided_tail(Laplace(2), -1) == 0

@@ -19,15 +19,15 @@ from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.transformations import Count, Moments, ValueGrid, per_group
 
 pytestmark = pytest.mark.noise_cannot_matter("the words are seeded, or what is looked at has no noise")
-HALF = Toeplitz.of_power(F(1, 2), 40)
+HALF = Toeplitz.from_power(F(1, 2), 40)
 
 POWERS = [(F(0), F(3, 4)), (F(7, 16), F(31, 32)), (F(1), F(7, 8))]
 
 
 def test_coefficients_are_those_of_the_square_root_cut():
     assert HALF.coefficients == tuple(floor(F(comb(2 * k, k), 4**k) * 2**16) for k in range(40))
-    assert Toeplitz.of_power(F(0), 3).coefficients == (2**16, 0, 0)
-    assert Toeplitz.of_power(F(1), 3).coefficients == (2**16,) * 3
+    assert Toeplitz.from_power(F(0), 3).coefficients == (2**16, 0, 0)
+    assert Toeplitz.from_power(F(1), 3).coefficients == (2**16,) * 3
 
 
 @pytest.mark.parametrize("power, kept", POWERS)
@@ -37,12 +37,12 @@ def test_coefficients_with_a_part_kept_are_those_of_the_quotient_and_fall(power,
         above = [mpmath.binomial(a, j) * (-b) ** j for j in range(40)]
         below = [mpmath.binomial(a + j - 1, j) for j in range(40)]
         exact = [mpmath.fsum(above[i] * below[k - i] for i in range(k + 1)) for k in range(40)]
-    found = Toeplitz.of_power(power, 2000, kept)
+    found = Toeplitz.from_power(power, 2000, kept)
     assert all(0 <= e * 2**16 - c < 1.001 for e, c in zip(exact, found.coefficients, strict=False))
     assert found.coefficients[-1] < found.coefficients[1] or power in (0, 1)
     for wrong in (F(1), F(-1, 2)):
         with pytest.raises(ParameterError):
-            Toeplitz.of_power(power, 3, wrong)
+            Toeplitz.from_power(power, 3, wrong)
 
 
 def squared(factor, columns):
@@ -55,7 +55,7 @@ def squared(factor, columns):
 )
 def test_the_first_columns_are_the_longest_sum_of_so_many(power, kept):
     """All sets of steps, of a short series."""
-    factor = Toeplitz.of_power(power, 9, kept)
+    factor = Toeplitz.from_power(power, 9, kept)
     for k in range(1, 10):
         lengths = {s: squared(factor, s) for s in combinations(range(9), k)}
         assert factor.squared_sum(k) == lengths[tuple(range(k))] == max(lengths.values())
@@ -87,7 +87,7 @@ def given(monkeypatch, factor, z, series=1, scale=1):
 
 @pytest.mark.parametrize("power, size", [(F(1, 16), 10), (F(1, 2), 2**31), (F(1), 2**54)])
 def test_the_recursion_is_exact(monkeypatch, power, size):
-    factor, rng = Toeplitz.of_power(power, 40), np.random.default_rng(size)
+    factor, rng = Toeplitz.from_power(power, 40), np.random.default_rng(size)
     z = rng.integers(-size, size, 80).tolist()
     found = [slowly(factor, z[:40]), slowly(factor, z[40:])]
     assert given(monkeypatch, factor, z, 2) == given(monkeypatch, factor, z, 2, 2**35) == found
@@ -96,7 +96,7 @@ def test_the_recursion_is_exact(monkeypatch, power, size):
 @pytest.mark.parametrize("power", [F(0), F(1, 2)])
 def test_whole_numbers_pass_through(monkeypatch, power):
     """g(R x + z) = x + g(z): what is released is a function of R x + z, which alone has noise."""
-    factor, rng = Toeplitz.of_power(power, 40), np.random.default_rng(1)
+    factor, rng = Toeplitz.from_power(power, 40), np.random.default_rng(1)
     x, z = rng.integers(-1000, 1000, 40).tolist(), rng.integers(-(2**22), 2**22, 40).tolist()
     moved = [int(s * 2**FINE) for s in factor.times([F(n) for n in x])]
     (noise,) = given(monkeypatch, factor, z)

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.budget import Loss
 from sfumato.budget.epsilon_delta import ExactCost
-from sfumato.budget.loss import proved
+from sfumato.budget.loss import certify_loss
 from sfumato.errors import RefusalError
 from sfumato.plan import planning
 from sfumato.plan.plan import Claim, describe
@@ -27,7 +27,7 @@ def planned(keys=None, unit="id", **options):
 
 def test_a_question_that_is_asked_again_has_the_same_plan():
     one, other = planned(), planned()
-    assert planning._chosen.cache_info().hits == 1 and one == other
+    assert planning._choose_plan.cache_info().hits == 1 and one == other
     # And one that is changed changes no other.
     one.scales.clear()
     one.laws.clear()
@@ -45,8 +45,8 @@ def test_a_question_that_is_asked_again_has_the_same_plan():
 def test_what_differs_is_planned_anew(other):
     planned()
     found = planned(**other)
-    assert planning._chosen.cache_info().hits == 0
-    planning._chosen.cache_clear()
+    assert planning._choose_plan.cache_info().hits == 0
+    planning._choose_plan.cache_clear()
     assert found == planned(**other)
 
 
@@ -57,7 +57,7 @@ def test_a_remembered_plan_has_the_groups_that_are_asked_for():
             plan = planned(keys=keys, noise=noise)
             assert plan.query.public_groups == tuple((key,) for key in keys)
             assert plan.exact.public_keys.column("k").to_pylist() == keys
-    assert planning._chosen.cache_info().hits == 2
+    assert planning._choose_plan.cache_info().hits == 2
 
 
 @pytest.mark.parametrize("noise", ["auto", "k_norm"])
@@ -105,7 +105,7 @@ def test_parts_that_are_drawn_one_after_another_are_within_their_claim_together(
 def test_less_than_is_proved_is_not_paid(options, less, what):
     described = describe([claimed(1, **options)])
     if what is None:
-        assert proved(described, less).epsilon <= 1
+        assert certify_loss(described, less).epsilon <= 1
         return
     with pytest.raises(RefusalError, match=what):
-        proved(described, less)
+        certify_loss(described, less)

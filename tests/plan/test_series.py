@@ -63,7 +63,7 @@ def test_totals_of_1000_weeks_have_less_than_half_the_error_of_weeks_by_themselv
 # What one unit moves.
 
 STATISTICS = [Count(2), Moments("x", "x", 2, ValueGrid(0, -3, 3))]
-FACTOR = Toeplitz.of_power(F(1, 2), 5)
+FACTOR = Toeplitz.from_power(F(1, 2), 5)
 
 
 def shape(series=1, factor=FACTOR, groups=2, statistics=STATISTICS):

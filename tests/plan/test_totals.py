@@ -16,7 +16,7 @@ from sfumato.exact import root_up
 from sfumato.exact.rollup import Rollup
 from sfumato.framework import LevelsDistance
 from sfumato.noise import SeededWords
-from sfumato.query.group_totals import _divided
+from sfumato.query.group_totals import _divide_total
 from sfumato.transformations import Count, Moments, ValueGrid, per_group
 
 KEYS = [(region, town) for region in "BAC" for town in (1, None, 2)]
@@ -73,7 +73,7 @@ def test_whole_parts_add_up_and_are_near(parts, totals, positive):
     values = np.array([v for _, v in parts])
     wanted = np.array(totals[: len(names)], float)
     wanted = np.maximum(wanted, 0) if positive else wanted
-    found = _divided(wanted, values, place, 0.0 if positive else -np.inf)
+    found = _divide_total(wanted, values, place, 0.0 if positive else -np.inf)
     assert np.all(found == np.rint(found)) and (not positive or found.min() >= 0)
     for i, total in enumerate(wanted):
         own, of = values[place == i], found[place == i]

@@ -205,7 +205,7 @@ def stream(key, blocks):
 def test_the_words_of_a_message_are_what_the_page_says(monkeypatch):
     secret, release, message = sha256(b"of the page").digest(), bytes(range(32, 64)), b"a batch"
     monkeypatch.setenv("OF_THE_PAGE", secret.hex())
-    found = EnvironmentSecret("OF_THE_PAGE")._sealed()._key(release)
+    found = EnvironmentSecret("OF_THE_PAGE")._seal()._key(release)
     key = hmac.digest(secret, b"sfumato release " + release, "sha256")
     assert found == key
     words = KeyedWords(key, message).take(2000)

@@ -98,7 +98,8 @@ def covered(release, columns, confidence):
 
 @pytest.mark.flakiness(k=10, because="14 shares leave their limits by 8 deviations, each below 1e-12")
 @pytest.mark.parametrize(
-    "noise", ["gaussian", *(pytest.param(name, marks=pytest.mark.long) for name in ("laplace", "k_norm"))]
+    "noise",
+    ["gaussian", *(pytest.param(name, marks=pytest.mark.long) for name in ("laplace", "k_norm"))],
 )
 def test_bars_hold_as_often_as_they_say(noise, groups=1_000):
     data, columns = table(copies=groups, n=300)

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.measurements.int128_array import int64_values
-from sfumato.plan.group_measurement import kept_batch, kept_rows
+from sfumato.plan.group_measurement import take_batch, take_rows
 from sfumato.query import sizes
 from sfumato.testing import noise_free
 
@@ -46,7 +46,7 @@ def test_kept_rows(name: str) -> None:
     assert sizes.KEPT_PARTS < 250 // 2
     for kept in (few, many, np.zeros(NUMBER, bool), np.ones(NUMBER, bool), np.arange(NUMBER) == 7):
         for part in (column, column.slice(3, 150)):
-            found = kept_rows(part, kept[: len(part)])
+            found = take_rows(part, kept[: len(part)])
             found.validate(full=True)
             assert found.equals(part.filter(pa.array(kept[: len(part)]))) and found.type == part.type
 
@@ -55,7 +55,7 @@ def test_kept_rows(name: str) -> None:
 def test_no_other_row_is_in_their_memory(name: str) -> None:
     column = COLUMNS[name].slice(2)
     kept = (np.arange(NUMBER) == 7)[2:]
-    (found,) = kept_batch(pa.RecordBatch.from_arrays([column], ["k"]), kept).columns
+    (found,) = take_batch(pa.RecordBatch.from_arrays([column], ["k"]), kept).columns
     assert b"name-008" in memory(column) and b"name-007" in memory(found)
     assert memory(found).count(b"name-") == memory(found).count(b"name-007")
 

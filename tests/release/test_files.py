@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
-from sfumato.display.formatting import guarded, unguarded
+from sfumato.display.formatting import guard_formula, unguard_formula
 from sfumato.release.release_files import with_formulas, without_formulas
 
 pytestmark = pytest.mark.noise_cannot_matter("texts are compared, whatever the numbers are")
@@ -65,7 +65,7 @@ def harmless(text: str) -> list[list[str]]:
 
 def test_every_text_comes_back() -> None:
     for text in TEXTS:
-        assert unguarded(guarded(text)) == text and (guarded(text) == text) == (
+        assert unguard_formula(guard_formula(text)) == text and (guard_formula(text) == text) == (
             text.lstrip("'")[:1] not in "=+-@\t\r\n＝＋－＠" or not text.strip("'")
         )
     for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
@@ -78,7 +78,7 @@ def test_every_text_comes_back() -> None:
             pa.RecordBatch.from_arrays([column, pa.array([-1.5] * len(column))], ["=a", "-b"])
         )
         assert batch.schema.names == ["'=a", "'-b"] and batch.column(1).to_pylist() == [-1.5] * len(column)
-        assert batch.column(0).to_pylist() == [*map(guarded, TEXTS), None]
+        assert batch.column(0).to_pylist() == [*map(guard_formula, TEXTS), None]
         assert with_formulas(pa.chunked_array([batch.column(0)])).to_pylist() == [*TEXTS, None]
 
 
@@ -97,7 +97,7 @@ def test_a_release_is_written_without_formulas_and_read_back_as_it_was(
     assert any(row[2].startswith("-") for row in rows[1:])
     table = release.to_arrow()
     assert sorted(table[NAME].to_pylist()) == sorted(TEXTS) and table.column_names == [NAME, "n", "-s", "m"]
-    assert sorted(row[0] for row in rows[1:]) == sorted(map(guarded, TEXTS))
+    assert sorted(row[0] for row in rows[1:]) == sorted(map(guard_formula, TEXTS))
     receipt = release.receipt()
     assert receipt.verify(tmp_path / "a.csv").ok and receipt.verify(table).ok
     changed = (tmp_path / "a.csv").read_bytes().replace(b"'=1+1", b"'=1+2")

@@ -14,7 +14,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import RefusalError
-from sfumato.plan.serialization import packed, unpacked
+from sfumato.plan.serialization import deserialize, serialize
 
 pytestmark = pytest.mark.noise_cannot_matter("the same numbers are compared, whichever they are")
 SECRET = "nobody-shall-see-this"
@@ -133,19 +133,19 @@ def test_noise_for_tests_is_told_elsewhere_too() -> None:
 def test_what_is_kept_comes_back_to_the_last_bit():
     odd = [0.1, 1 / 3, -0.0, float("inf"), 5e-324, (1, [2, None, True]), "\u202e", b"\x00"]
     array = np.array([[np.nan, -0.0], [1e308, 5e-324]])
-    made = unpacked(packed({"odd": odd, "array": array, "none": array[:0]}))
+    made = deserialize(serialize({"odd": odd, "array": array, "none": array[:0]}))
     assert repr(made["odd"]) == repr(odd) and made["array"].tobytes() == array.tobytes()
     assert made["none"].shape == (0, 2)
     batch = pa.record_batch({"k": ["a"]})
     for one in (batch, batch.slice(0, 0), batch.select([]), pa.table(batch)):
-        back = unpacked(packed(one))
+        back = deserialize(serialize(one))
         assert type(back) is type(one) and back.equals(one) and back.num_rows == one.num_rows
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1j, np.array([object()]), np.int64(1)])
 def test_nothing_else_is_kept(value):
     with pytest.raises((TypeError, ValueError)):
-        packed(value)
+        serialize(value)
 
 
 # Noisy numbers that are kept: to the last bit, and nothing else.
@@ -154,7 +154,7 @@ def test_nothing_else_is_kept(value):
 def test_rows_that_a_table_is_a_part_of_are_not_kept():
     whole = pa.table({"k": ["a hidden key", "A", "another hidden key"]})
     for part in (whole.slice(1, 1), whole.to_batches()[0].slice(1, 1)):
-        kept = packed({"keys": part})
-        assert unpacked(kept)["keys"].to_pydict() == {"k": ["A"]}
+        kept = serialize({"keys": part})
+        assert deserialize(kept)["keys"].to_pydict() == {"k": ["A"]}
         (written,) = re.findall(rb'"(?:table|batch)":"([^"]+)"', kept)
         assert b"hidden" not in base64.b64decode(written)

@@ -70,7 +70,7 @@ def test_ends_fail_no_more_often_than_stated(tail):
         law = stats.binom.pmf(k, count, share)
         assert max(law[found.low > share].sum(), law[found.high < share].sum()) <= tail, (count, share)
     for mean, share, part in product((0.5, 15), (0.01, 0.5), (1, 0.25)):
-        assert max(fails_of_parts(sampling_error.of_parts, tail, mean, share, part)) <= tail, (
+        assert max(fails_of_parts(sampling_error.estimate_mean, tail, mean, share, part)) <= tail, (
             mean,
             share,
             part,

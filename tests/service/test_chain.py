@@ -16,7 +16,7 @@ from sfumato.api.table import Table
 from sfumato.client import RemotePublicTable, RemoteQuestion, RemoteTable
 from sfumato.errors import ParameterError, QueryError, RefusalError, UnknownNameError
 from sfumato.query.aggregates import FUNCTIONS
-from sfumato.query.aggregates.aggregate import call_of
+from sfumato.query.aggregates.aggregate import get_call
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.canonical_form import canonical, canonical_top
 from sfumato.service import wire_format
@@ -155,7 +155,7 @@ def test_methods_and_functions_that_are_admitted():
     for of, names in ((Question, OF_RELEASE), (Top, OF_TOP)):
         here = {"self", "budget", "unsafe_words", "confidence", "share"}
         assert set(inspect.signature(of.release).parameters) - here == set(names)
-    assert call_of(sf.mean("v")).function == "mean"
+    assert get_call(sf.mean("v")).function == "mean"
     text = Path(python_queries.__file__).read_text()
     assert not {function.__name__ for function in FUNCTIONS if f"sf.{function.__name__}(" not in text}
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato.errors import QueryError
-from sfumato.service.query_service import QueryService, refused
+from sfumato.service.query_service import QueryService, make_refusal
 from tests.support.expressions import AWKWARD, CONSTANTS, EVERYWHERE, expression, rows
 from tests.support.hostile_requests import texts
 from tests.support.service import LocalService
@@ -166,7 +166,7 @@ def test_a_service_that_refuses_what_an_odd_row_does_not_fit_is_found(tmp_path, 
 
     def planted(desk, job):
         if "x" in job.text and len(desk.catalog.tables["visits"].source) > MANY:  # as a cast that fails would
-            return refused(QueryError("no such number"), 400)
+            return make_refusal(QueryError("no such number"), 400)
         return answer(desk, job)
 
     monkeypatch.setattr(QueryService, "answer", planted)

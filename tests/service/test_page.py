@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.service.answer_formats import CSV, JSON, Answer, encoded
+from sfumato.service.answer_formats import CSV, JSON, Answer, encode_answer
 from sfumato.service.query_service import QueryService
 from sfumato.service.server import PAGE
 from tests.support.browser import program
@@ -207,12 +207,14 @@ def test_programs_and_tables_of_anything(browser, clinic):
         "b": pa.array([True, False, None, True]),
     }
     made = Answer(pa.table(columns), {"n": pa.chunked_array([[1.5, 2.0, None, 4.0]])}, ('=a,"b',), {})
-    data = json.dumps(encoded(made, JSON).decode())
+    data = json.dumps(encode_answer(made, JSON).decode())
     ours = tab.evaluate(
         f"(async () => {{ {MODULES} const d = (await load('service')).parsed({data}); "
         "return (await load('answer')).csv(d, d.columns.map((c) => c.name)); })()"
     )
-    read = [list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encoded(made, CSV).decode())]
+    read = [
+        list(csv.reader(io.StringIO(one, newline=""))) for one in (ours, encode_answer(made, CSV).decode())
+    ]
     assert [row[0] for row in read[0]] == ["'=a,\"b", 'x"y', "'-1", "", "'=1+1\n"]
     assert [row[:2] + row[3:] for row in read[0]] == [row[:2] + row[3:] for row in read[1]]
     harmless(tab, clinic)

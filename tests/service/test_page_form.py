@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.service.http_app import words
+from sfumato.service.http_app import list_sql_words
 from tests.support.browser import program
 from tests.support.browser import running as browsing
 from tests.support.page import harmless, serving
@@ -80,7 +80,7 @@ def written(tab, column, comparison, value):
     """What the form makes of a value."""
     call = f"{json.dumps(column)}, {json.dumps(comparison)}, {json.dumps(value)}"
     found = tab.evaluate(
-        f"(async () => {{ {MODULES} (await load('sql')).reserve({json.dumps(words()['reserved'])}); "
+        f"(async () => {{ {MODULES} (await load('sql')).reserve({json.dumps(list_sql_words()['reserved'])}); "
         f"return (await load('conditions')).condition({call}); }})()"
     )
     return found

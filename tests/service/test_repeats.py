@@ -286,14 +286,14 @@ def test_other_keys_queries_and_analysts_pay_for_themselves(paying):
 
 def test_a_request_that_is_under_way_is_not_paid_twice(paying, monkeypatch):
     """Also where both are planned before either is paid."""
-    planned, real = threading.Barrier(2, timeout=60), QueryService._asked
+    planned, real = threading.Barrier(2, timeout=60), QueryService._parse_query
 
     def together(desk, job):
         found = real(desk, job)
         planned.wait()
         return found
 
-    monkeypatch.setattr(QueryService, "_asked", together)
+    monkeypatch.setattr(QueryService, "_parse_query", together)
     other = QueryService(paying.catalog, paying.budgets, {"threads": 1})
     job = QueryRequest("release", "ann", text=QUERY, key=KEY)
     with ThreadPoolExecutor(2) as threads:
@@ -302,7 +302,7 @@ def test_a_request_that_is_under_way_is_not_paid_twice(paying, monkeypatch):
         )
     assert [one.status for one in found] == [200, 409] and paying.spent() == 1.0
     assert found[1].headers == {"retry-after": "1"}
-    monkeypatch.setattr(QueryService, "_asked", real)
+    monkeypatch.setattr(QueryService, "_parse_query", real)
     assert json.loads(paying.desk.answer(job).body)["repeats"] and paying.spent() == 1.0
 
 
@@ -310,10 +310,10 @@ def test_a_request_that_is_under_way_is_not_paid_twice(paying, monkeypatch):
 def test_the_last_epsilon_is_spent_once(tmp_path):
     """Of queries that are planned at once, and fit each alone, the ledger pays one."""
     service = LocalService(tmp_path, 1, ledger=True)
-    planned, real = threading.Barrier(3, timeout=60), QueryService._asked
+    planned, real = threading.Barrier(3, timeout=60), QueryService._parse_query
 
     class Desk(QueryService):
-        def _asked(self, job):
+        def _parse_query(self, job):
             found = real(self, job)
             planned.wait()
             return found

@@ -209,6 +209,6 @@ def test_the_net_below_all_messages(tmp_path, monkeypatch):
     def names_it(*_):
         raise QueryError(f"{MARK}again.csv is not so")
 
-    monkeypatch.setattr(asked.desk, "_asked", names_it)
+    monkeypatch.setattr(asked.desk, "_parse_query", names_it)
     answer = asked.post("/v1/ask", sql="SELECT 1")
     assert answer.status_code == 400 and MARK not in answer.text and "ask the owner" in answer.text.lower()

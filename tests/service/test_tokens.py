@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import EngineError, ParameterError, QueryError
 from sfumato.service.access_tokens import Caller, Tokens
-from sfumato.service.server import Settings, opened_budgets, run
+from sfumato.service.server import Settings, open_budgets, run
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_files_that_others_can_read_or_change_are_refused(tmp_path, rights):
     sf.Ledger(tmp_path / "budget.db").create("clinic", epsilon=1)
     for name, opened in (
         ("tokens.db", Tokens),
-        ("budget.db", lambda place: opened_budgets(str(place), "clinic")),
+        ("budget.db", lambda place: open_budgets(str(place), "clinic")),
     ):
         path = tmp_path / name
         path.chmod(rights)

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import EngineError, QueryError
 from sfumato.service import worker_processes
-from sfumato.service.query_service import QueryRequest, QueryResponse, refused
+from sfumato.service.query_service import QueryRequest, QueryResponse, make_refusal
 from sfumato.service.worker_processes import Inline, Pace, Unexpected, Workers
 
 
@@ -42,7 +42,7 @@ class Process:
         self.job = job
         return job.text != "gone" or Process.gone.pop()
 
-    def outcome(self, seconds):
+    def receive(self, seconds):
         match self.job.text:
             case "hang":
                 raise TimeoutError
@@ -54,7 +54,7 @@ class Process:
             case "fault":
                 return "KeyError at desk.py:1"
             case "refuse":
-                return refused(QueryError("not so"), 400)
+                return make_refusal(QueryError("not so"), 400)
         return QueryResponse(200, "text/plain", str(id(self)).encode())
 
     def kill(self):

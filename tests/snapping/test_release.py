@@ -165,7 +165,8 @@ def test_the_answer_is_the_definition_whatever_words_follow(epsilon, ratio):
         SnappingMechanism("1/3", sensitivity="1/7", lower="1/3", upper="100/7"),
         pytest.param(mechanism(1.0, 2**40), marks=pytest.mark.long),
         pytest.param(
-            SnappingMechanism("1/3", sensitivity="1/7", lower="1/3", upper=1e15 + 0.1), marks=pytest.mark.long
+            SnappingMechanism("1/3", sensitivity="1/7", lower="1/3", upper=1e15 + 0.1),
+            marks=pytest.mark.long,
         ),
     ],
     ids=repr,

@@ -48,7 +48,7 @@ def without_certificate() -> Iterator[Certificate]:
     """Remove the check: every description has the certificate of something else."""
     other = certify(PLANS["laplace"])
     modules = ("plan.plan", "measurements.stratified_survey", "release.receipt")
-    patches = [patch(f"sfumato.{module}.proved", lambda *_: other) for module in modules]
+    patches = [patch(f"sfumato.{module}.certify_loss", lambda *_: other) for module in modules]
     for one in patches:
         one.start()
     try:

@@ -233,10 +233,10 @@ class Collected(Release):
     def _draw(self):
         from pyspark import cloudpickle
 
-        from sfumato.engines.spark.spark_tasks import shipped
+        from sfumato.engines.spark.spark_tasks import make_task
 
         cloudpickle.register_pickle_by_value(__import__(noisy_parts.__module__, fromlist=["tests"]))
-        task = shipped(noisy_parts, self.work)
+        task = make_task(noisy_parts, self.work)
         parts = self._engine._groups(self.work.stages).mapInArrow(task, "data binary")
         yield in_order([pickle.loads(row.data) for row in parts.collect()], self.plan.query.keys)
 

@@ -107,9 +107,9 @@ COUNT: dict[str, Any] = {"asks": "count_units", "args": [], "named": {}}
 ASK = ["agg", [], {"n": COUNT}]
 GOOD: dict[str, Any] = {"table": "visits", "calls": [ASK]}
 NAMES = [
-    "__class__", "__init__", "__dict__", "__reduce__", "__getattr__", "__call__", "__init_subclass__", "_part", "_combined", "_with_step",
-    "_check_rows_alone", "engine", "unit", "schema", "notes", "analyze", "diagnose", "release", "plan", "preview", "epsilon_for", "dummy",
-    "for_analysts", "to_arrow", "query", "_checked_plan", "table", "of_rows", "statistics", "contributions", "open", "eval", "exec", "system",
+    "__class__", "__init__", "__dict__", "__reduce__", "__getattr__", "__call__", "__init_subclass__", "_part", "_combine", "_with_step",
+    "_check_ungrouped", "engine", "unit", "schema", "notes", "analyze", "diagnose", "release", "plan", "preview", "epsilon_for", "dummy",
+    "for_analysts", "to_arrow", "query", "_check_plan", "table", "with_rows", "statistics", "contributions", "open", "eval", "exec", "system",
     "filter.__globals__", "filter\x00", "FILTER", " filter", "filter ", "agg;release", "", "where", "select", "sql2", "connect", "read_csv",
 ]  # fmt: skip
 FUNCTIONS = [

@@ -15,7 +15,7 @@ from sfumato.service.access_tokens import Tokens
 from sfumato.service.analyst_catalog import AnalystsCatalog
 from sfumato.service.http_app import Limits, Service
 from sfumato.service.query_service import QueryService
-from sfumato.service.server import PAGE, Settings, opened_budgets, server
+from sfumato.service.server import PAGE, Settings, open_budgets, server
 from sfumato.service.worker_processes import Inline
 from tests.support.browser import Browser, Tab
 
@@ -43,7 +43,7 @@ def serving(folder: Path, catalog: Path, epsilon: int | None = None) -> Iterator
     for name, own in PEOPLE.items():
         ledger.grant("registry", name, epsilon=own if epsilon is None else epsilon, delta="1e-5")
     tokens = Tokens(folder / "tokens.db")
-    budgets = opened_budgets(str(folder / "budget.db"), "registry")
+    budgets = open_budgets(str(folder / "budget.db"), "registry")
     desk = QueryService(AnalystsCatalog.from_catalog(sf.catalog(str(catalog))), budgets, {"threads": 1})
     secrets = {name: tokens.create(name) for name in PEOPLE}
     made = server(

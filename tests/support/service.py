@@ -19,7 +19,7 @@ from sfumato.service.access_tokens import Tokens
 from sfumato.service.analyst_catalog import AnalystsCatalog
 from sfumato.service.http_app import Limits, Service
 from sfumato.service.query_service import QueryService
-from sfumato.service.server import PAGE, Settings, opened_budgets, server
+from sfumato.service.server import PAGE, Settings, open_budgets, server
 from sfumato.service.worker_processes import Inline
 
 with warnings.catch_warnings():
@@ -112,7 +112,7 @@ class LocalService:
         ledger.create("clinic", epsilon=10 * epsilon, delta="1e-3")
         for name in ROLES:
             ledger.grant("clinic", name, epsilon=epsilon, delta="1e-3")
-        return opened_budgets(str(place), "clinic")
+        return open_budgets(str(place), "clinic")
 
     @property
     def ledger(self) -> sf.Ledger:

@@ -25,7 +25,7 @@ class LocalEngine(DistributedEngine):
         seed: decides the parts and their order.
     """
 
-    name, looks_first = "stages", False
+    name, has_local_rows = "stages", False
 
     def __init__(self, rows: pa.Table, seed: int = 0) -> None:
         super().__init__(rows.schema)
@@ -50,7 +50,7 @@ def shards(engine: Any, stages: Any, chance: random.Random) -> Shards:
         moved[number] = []
         for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True):
             batches = rows.slice(start, end - start).to_batches(max_chunksize=chance.choice((3, 1000)))
-            moved[number] += stages.of_table(number).partials(batches, number)
+            moved[number] += stages.from_table(number).partials(batches, number)
     for join in stages.key_joins:
         met = by_shard(moved.pop(join.owners) + moved.pop(join.rows), chance)
         moved[join.gives] = [part for _, data in met for part in stages.reached(join, data)]

@@ -17,7 +17,7 @@ from sfumato.testing import (
     assert_noisy,
     complementary_laplace_tolerance,
 )
-from sfumato.testing.discrete_laws import judged
+from sfumato.testing.discrete_laws import to_assertion_law
 from sfumato.testing.flakiness import Account, running
 
 K = 23
@@ -47,7 +47,7 @@ LAWS += [(DiscreteGaussian(s), int(20 * s) + 20) for s in (0.25, 0.75, 8)]
 @pytest.mark.parametrize("law, reach", LAWS, ids=lambda p: repr(p) if not isinstance(p, int) else "")
 def test_a_law_against_mpmath(law, reach):
     exact, loose = masses(law, reach), isinstance(law, DiscreteGaussian)
-    law = judged(law)
+    law = to_assertion_law(law)
     assert abs(law.zero - exact[0]) < 1e-14
     for x in (0, 1, 2, 5, 9):
         outside = mpmath.fsum(p for y, p in exact.items() if abs(y) > x)
@@ -70,7 +70,7 @@ def test_a_pmf_is_the_law_that_it_writes():
     for k in (1, 5, 20):
         assert same.tolerance(k) == law.tolerance(k)
         assert 0 <= shifted.tolerance(k) - law.tolerance(k) <= 1
-    assert same.zero == pytest.approx(judged(law).zero, abs=1e-15)
+    assert same.zero == pytest.approx(to_assertion_law(law).zero, abs=1e-15)
     assert Pmf({0: 1}).log10_outside(0) == -math.inf and Pmf({0: 1}).tolerance(9) == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sfumato import transformations as t
 from sfumato.errors import ParameterError, QueryError
-from sfumato.framework.contribution_bodies import weighted
+from sfumato.framework.contribution_bodies import weigh_norm
 from sfumato.transformations.statistics.cross_moments import square_share
 from sfumato.transformations.statistics.quantile_counts import LEAVES
 
@@ -30,8 +30,8 @@ def contributions(statistic: t.Statistic, values: Sequence[Any], most_rows: int)
 def size(statistic: t.Statistic, added: dict[Any, int], norm: t.Norm, scales: Sequence[Fraction]) -> Fraction:
     """The weighted size of one contribution; of a tree, over all nodes that carry noise."""
     if isinstance(statistic, t.QuantileTree | t.ValueTree):
-        return weighted(norm, list(added.values()), [scales[0]] * len(added))
-    return weighted(norm, [added.get(c, 0) for c in statistic.names], scales)
+        return weigh_norm(norm, list(added.values()), [scales[0]] * len(added))
+    return weigh_norm(norm, [added.get(c, 0) for c in statistic.names], scales)
 
 
 def reach(
@@ -245,7 +245,7 @@ def test_the_shift_of_squares_balances_rows_at_the_centre_and_at_the_ends(axes):
     body = t.CrossMoments("c", made, 1, tuple(combinations_with_replacement(range(axes), 2))).body
     scales = body.split(t.Norm.L2)
     assert body.size(t.Norm.L2, scales) == 4 * axes * square_share(axes) ** 2
-    assert body.size(t.Norm.L2, scales) < weighted(
+    assert body.size(t.Norm.L2, scales) < weigh_norm(
         t.Norm.L2, [int(s) for s in body.linf_sensitivities], scales
     )
 

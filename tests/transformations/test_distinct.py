@@ -7,7 +7,7 @@ from itertools import chain, combinations, combinations_with_replacement, produc
 import pyarrow as pa
 import pytest
 
-from sfumato.engines.duckdb.distinct_values import matched
+from sfumato.engines.duckdb.distinct_values import find_matching
 from sfumato.framework import WHOLE
 from sfumato.transformations import DistinctMatched, DistinctShared
 from sfumato.transformations.statistics.distinct_values import max_matched
@@ -89,7 +89,7 @@ def test_engines_have_the_same_matching():
             groups.append(
                 [rng.sample(values, rng.randint(1, min(9, len(values)))) for _ in range(rng.randint(0, 20))]
             )
-        found = matched(pa.array(groups, pa.list_(pa.list_(pa.uint64()))), most)
+        found = find_matching(pa.array(groups, pa.list_(pa.list_(pa.uint64()))), most)
         assert found.to_pylist() == [max_matched(map(set, sets), most) for sets in groups]
 
 

@@ -59,7 +59,8 @@ WEIGHTS = [WHOLE, 1, WHOLE - 1, WHOLE // 3, WHOLE * 2 // 7]
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * (n not in ("units and rows", "rows"))) for n in CONES]
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n not in ("units and rows", "rows"))) for n in CONES],
 )
 def test_parts_of_units_are_in_the_same_part_of_the_cone(name):
     assert not outside(CONES[name], WEIGHTS)

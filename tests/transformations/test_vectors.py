@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.framework import Ball, BallBody, Norm
-from sfumato.framework.contribution_bodies import weighted
+from sfumato.framework.contribution_bodies import weigh_norm
 from sfumato.transformations import VectorSum
 from sfumato.transformations.statistics import vector_sum
-from sfumato.transformations.statistics.vector_sum import FAR_STEPS, MAX_ENTRIES, MAX_RADIUS, within
+from sfumato.transformations.statistics.vector_sum import FAR_STEPS, MAX_ENTRIES, MAX_RADIUS, shrink_into_ball
 
 HUGE = 2**126
 
@@ -28,7 +28,7 @@ examples = settings(max_examples=150, derandomize=True, database=None, deadline=
 @examples
 @given(vectors, radii, st.sampled_from(Ball))
 def test_what_is_added_is_in_the_ball_after_rounding(vector, radius, ball):
-    assert ball.holds(within(vector, radius, ball), radius)
+    assert ball.holds(shrink_into_ball(vector, radius, ball), radius)
 
 
 @pytest.mark.parametrize("ball", Ball)
@@ -38,7 +38,7 @@ def test_the_body_says_what_vectors_of_the_ball_reach(ball, length):
     inside = [v for v in product(range(-radius, radius + 1), repeat=length) if ball.holds(v, radius)]
     body = BallBody("v", length, Fraction(radius), ball)
     for norm, scale in product(Norm, (Fraction(1), Fraction(7, 3))):
-        reached = max(weighted(norm, v, [scale] * length) for v in inside)
+        reached = max(weigh_norm(norm, v, [scale] * length) for v in inside)
         claimed = body.size(norm, [scale])
         assert reached <= claimed
         assert reached >= Fraction(8, 10) * claimed  # whole numbers do not fill a small ball
@@ -77,4 +77,4 @@ def test_all_that_is_computed_fits_in_128_bits():
 
 def test_all_short_vectors_are_in_the_ball():
     for vector, radius, ball in product(product(range(-4, 5), repeat=3), range(1, 7), Ball):
-        assert ball.holds(within(vector, radius, ball), radius)
+        assert ball.holds(shrink_into_ball(vector, radius, ball), radius)

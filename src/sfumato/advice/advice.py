@@ -18,7 +18,7 @@ from sfumato.budget import Budget
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, TextCard
 from sfumato.display.formatting import Spelled
-from sfumato.display.pictures import checked_picture, save
+from sfumato.display.pictures import check_picture, save
 from sfumato.display.result_table import ResultTable
 from sfumato.errors import QueryError
 from sfumato.plan.plan import Plan
@@ -57,7 +57,7 @@ def draw(questions: Sequence[tuple[str, Sequence[Curve]]], path: str | Path) -> 
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
-    target = checked_picture(path)
+    target = check_picture(path)
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 

@@ -16,7 +16,7 @@ from sfumato.guidance.inferred_bounds import check_preliminary
 from sfumato.noise import Words
 from sfumato.plan.planning import make_plan
 from sfumato.query.query import LARGEST_WEIGHT
-from sfumato.query.tables.combined_tables import units_of
+from sfumato.query.tables.combined_tables import find_unit_sources
 
 # The default part of epsilon for preliminary queries; measured in docs/accuracy.md.
 SHARE = Fraction(1, 5)
@@ -78,7 +78,7 @@ class AdviceRequest:
         """The number of portions each query gets if all get the same."""
         return self.portions // len(self.asked)
 
-    def some_portions(self, number: int) -> list[int]:
+    def list_portions(self, number: int) -> list[int]:
         """Return the numbers of portions for which errors are computed: a given one, all, powers of 2."""
         powers = (1 << i for i in range(self.portions.bit_length()))
         return sorted({number, *powers, self.portions})
@@ -102,7 +102,7 @@ class AdviceRequest:
             one.question.table._engine.check_release(plan, words)
 
 
-def checked(
+def check_request(
     table: Any,
     questions: Any,
     epsilon: object,
@@ -148,7 +148,7 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
     given: Any = questions
     named = isinstance(given, Mapping)
     pairs: list[tuple[Any, Any]]
-    with in_own_words(_not_given, Exception):
+    with in_own_words(_missing_query_error, Exception):
         pairs = list(given.items()) if named else [(None, one) for one in given]
     if not 1 <= len(pairs) <= MAX_QUESTIONS:
         raise QueryError(f"advise: {len(pairs)} questions were given, but it takes from 1 to {MAX_QUESTIONS}")
@@ -162,17 +162,17 @@ def _named(questions: Any) -> dict[str, Question[Any]]:
             )
         if name is not None and (not isinstance(name, str) or not name.isprintable() or not name.strip()):
             raise ParameterError("name of a question", name, "printable text, such as 'visits'")
-        found[free_name(one.query.title, found) if name is None else name] = one
+        found[find_unused_name(one.query.title, found) if name is None else name] = one
     return found
 
 
-def _not_given(error: Exception) -> QueryError:
+def _missing_query_error(error: Exception) -> QueryError:
     return QueryError(
         f"advise: reading the questions failed with {with_article(type(error).__name__)}. Pass a list"
     )
 
 
-def free_name(name: str, taken: Mapping[str, object]) -> str:
+def find_unused_name(name: str, taken: Mapping[str, object]) -> str:
     """Return a name for a query that no other query of the request has."""
     plain = "".join(c if c.isprintable() else "?" for c in name)
     numbered = plain
@@ -187,9 +187,9 @@ def _check_table(table: Any, named: Mapping[str, Question[Any]]) -> None:
     engine = getattr(table, "_engine", None)
     if engine is None or not hasattr(table, "unit"):
         raise ParameterError("table", type(table).__name__, "a table that sf.scan has opened")
-    known = units_of(engine, table.unit)
+    known = find_unit_sources(engine, table.unit)
     for name, one in named.items():
-        if known.isdisjoint(units_of(one.table._engine, one.table.unit)):
+        if known.isdisjoint(find_unit_sources(one.table._engine, one.table.unit)):
             raise QueryError(
                 f"advise: {shown(name)} reads another table, whose rows and units may differ. Build "
                 "all questions from the same table with filter, with_columns, group_by, join and the "

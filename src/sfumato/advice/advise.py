@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.advice.advice import Advice, Advised, Better, Curve
-from sfumato.advice.advice_request import SHARE, AdviceQuery, AdviceRequest, checked
+from sfumato.advice.advice_request import SHARE, AdviceQuery, AdviceRequest, check_request
 from sfumato.advice.shared_queries import PreliminaryQueries, SharedHistograms, plan_preliminary
 from sfumato.api.question import Question
 from sfumato.budget import Budget
@@ -22,8 +22,8 @@ from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, round_down
 from sfumato.guidance.contribution_distribution import LIMITS
 from sfumato.guidance.expected_error import EstimatedUnits, OutputError, mean_error, per_width, with_bounds
-from sfumato.guidance.inferred_bounds import bounded
-from sfumato.guidance.inferred_limits import NAMES, Limits, best_limits, limited, max_limits
+from sfumato.guidance.inferred_bounds import apply_inferred_bounds
+from sfumato.guidance.inferred_limits import NAMES, Limits, apply_limits, best_limits, max_limits
 from sfumato.names import suggest_arguments
 from sfumato.noise.law_tails import Floats
 from sfumato.plan.noise_error import Errors
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # What a plan may refuse.
 REFUSED = BudgetError, ParameterError, QueryError
 Bounds = Mapping[str, tuple[Fraction, Fraction]]
-_FAR = 64.0  # a bound is tried up to so many times nearer
+_LARGE_CHANGE = 64.0  # a bound is tried up to so many times nearer
 _WIDER = 8.0
 
 
@@ -93,11 +93,11 @@ class Model:
         """The largest limits that may be advised."""
         return max_limits(self.asked.question.table, self.query)
 
-    def asked_with(self, limits: Limits) -> Query:
+    def query_with(self, limits: Limits) -> Query:
         """Return the query with limits, and with the bounds found so far in place of open ones."""
-        aggregates = bounded(self.asked.question.aggregates, self.bounds)
+        aggregates = apply_inferred_bounds(self.asked.question.aggregates, self.bounds)
         asked = replace(self.query, aggregates=tuple((name, one.placeholder) for name, one in aggregates))
-        return limited(asked, limits)
+        return apply_limits(asked, limits)
 
     def plan(self, epsilon: Fraction, limits: Limits, delta: Fraction | None = None) -> Plan:
         """Return the query's plan with an epsilon and limits, and the bounds found so far.
@@ -109,22 +109,24 @@ class Model:
         key = epsilon, limits, tuple(self.bounds.items()), given
         if key not in self._plans:
             self._plans[key] = None
-            self._plans[key] = make_plan(self.asked_with(limits), epsilon=epsilon, delta=given)
+            self._plans[key] = make_plan(self.query_with(limits), epsilon=epsilon, delta=given)
         found = self._plans[key]
         if found is None:
             raise BudgetError("no amount of noise is enough for these limits")
         return found
 
-    def planned(self, epsilon: Fraction) -> Iterator[tuple[Limits, Plan]]:
+    def iter_plans(self, epsilon: Fraction) -> Iterator[tuple[Limits, Plan]]:
         """Yield the limits that were planned with an epsilon, with their plans."""
         now = tuple(self.bounds.items()), self.asked.delta
         for (one, limits, *rest), plan in self._plans.items():
             if plan is not None and one == epsilon and tuple(rest) == now:
                 yield limits, plan
 
-    def best(self, epsilon: Fraction, start: Limits, free: tuple[bool, bool]) -> Limits:
+    def best(self, epsilon: Fraction, start: Limits, open_limits: tuple[bool, bool]) -> Limits:
         """Return the limits to advise for an epsilon: those with the least expected error."""
-        return best_limits(self.seen, lambda *limits: self.plan(epsilon, limits), start, free, self.most)
+        return best_limits(
+            self.seen, lambda *limits: self.plan(epsilon, limits), start, open_limits, self.most
+        )
 
     def errors(
         self, plan: Plan, limits: Limits, expected: Errors | None = None, bounds: Bounds | None = None
@@ -161,10 +163,10 @@ class Model:
         portion, portions = request.portion, request.portions
         middle = portion * request.equal
         base = self.plan(middle, limits).expected
-        tried = list(self.planned(middle)) if any(self.open) else []
+        tried = list(self.iter_plans(middle)) if any(self.open) else []
         tried = tried or [(limits, self.plan(middle, limits))]
         known, costs = [], []
-        for number in request.some_portions(request.equal):
+        for number in request.list_portions(request.equal):
             with suppress(*REFUSED):
                 now = self.plan(portion * number, limits).expected
                 falls = {name: now[name] / base[name] for name in base}
@@ -198,7 +200,7 @@ class Model:
         width = chosen[1] - chosen[0]
         edges = seen.edges if end else -seen.edges[::-1]
         here, other = (chosen[1], chosen[0]) if end else (-chosen[0], -chosen[1])
-        near = edges[(edges - other >= width / _FAR) & (edges - other <= width * _WIDER)]
+        near = edges[(edges - other >= width / _LARGE_CHANGE) & (edges - other <= width * _WIDER)]
         found = []
         for at in sorted({*near.tolist(), here}):
             tried = (chosen[0], at) if end else (-at, chosen[1])
@@ -213,7 +215,7 @@ class Model:
 _IMPOSSIBLE = 1e12
 
 
-def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> list[int]:
+def divide_portions(costs: Sequence[Floats], least: Sequence[int], portions: int) -> list[int]:
     """Divide a budget's portions among queries, so that the sum of their costs is least.
 
     Args:
@@ -225,9 +227,9 @@ def divided(costs: Sequence[Floats], least: Sequence[int], portions: int) -> lis
         of those before with what is left for them.
 
     >>> equal = -np.log(np.arange(1, 9))
-    >>> divided([equal, equal], [1, 1], 8), divided([3 * equal, equal], [1, 1], 8)
+    >>> divide_portions([equal, equal], [1, 1], 8), divide_portions([3 * equal, equal], [1, 1], 8)
     ([4, 4], [6, 2])
-    >>> divided([3 * equal, equal], [1, 3], 8)
+    >>> divide_portions([3 * equal, equal], [1, 3], 8)
     [5, 3]
     """
     best: Floats = np.full(portions + 1, np.inf)
@@ -296,12 +298,12 @@ def advise(
     >>> advice.spent + sum(one.epsilon for one in advice.questions.values())
     Fraction(1, 1)
     """
-    request = checked(table, questions, epsilon, delta, share, weights)
+    request = check_request(table, questions, epsilon, delta, share, weights)
     with notebook_bar("Looking at rows"):
-        return advised(request, budget, unsafe_words)
+        return advise_request(request, budget, unsafe_words)
 
 
-def advised(request: AdviceRequest, budget: Budget | None, words: Words | None) -> Advice:
+def advise_request(request: AdviceRequest, budget: Budget | None, words: Words | None) -> Advice:
     """Return advice for a checked request, as `advise`."""
     request.check(words)
     queries = plan_preliminary(request.asked, request.preliminary, words)
@@ -314,13 +316,13 @@ def advised(request: AdviceRequest, budget: Budget | None, words: Words | None) 
     if budget is not None:
         _check_enough(request, budget)
     with journaled(pay()):
-        models, found = _seen(request, queries)
+        models, found = _build_models(request, queries)
         start = {m.asked.name: m.best(request.portion * request.equal, m.given, m.open) for m in models}
-        found += _look_at_values(models, queries, request.portion * request.equal, start)
+        found += _infer_bounds(models, queries, request.portion * request.equal, start)
     costs = [m.costs(request, start[m.asked.name]) for m in models]
-    numbers = divided(costs, request.least, request.portions)
+    numbers = divide_portions(costs, request.least, request.portions)
     advised_queries = {
-        m.asked.name: _advised(m, request, number, start[m.asked.name])
+        m.asked.name: _advise_query(m, request, number, start[m.asked.name])
         for m, number in zip(models, numbers, strict=True)
     }
     return Advice(
@@ -339,7 +341,7 @@ def _check_enough(request: AdviceRequest, budget: Budget) -> None:
         )
 
 
-def _seen(request: AdviceRequest, queries: PreliminaryQueries) -> tuple[list[Model], list[Found]]:
+def _build_models(request: AdviceRequest, queries: PreliminaryQueries) -> tuple[list[Model], list[Found]]:
     """Draw the contributions of units, and return a model of each query to advise on."""
     seen = queries.contributions()
     found = [
@@ -357,7 +359,7 @@ def _table_size(members: list[AdviceQuery], seen: EstimatedUnits, epsilon: Fract
     return Found(f"approximate size of {', '.join(one.name for one in members)}", value, epsilon)
 
 
-def _look_at_values(
+def _infer_bounds(
     models: list[Model], queries: PreliminaryQueries, epsilon: Fraction, limits: Mapping[str, Limits]
 ) -> list[Found]:
     """Draw histograms of values with open bounds, each once for all queries that share it."""
@@ -399,7 +401,7 @@ def _bounds(m: Model, plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
     return found
 
 
-def _advised(m: Model, request: AdviceRequest, number: int, start: Limits) -> Advised:
+def _advise_query(m: Model, request: AdviceRequest, number: int, start: Limits) -> Advised:
     """Return the advice for one query with its part of the budget: best limits, then bounds."""
     epsilon, one = request.portion * number, m.asked
     # Whether totals or rows have bounds may depend on the limit of rows.
@@ -436,7 +438,7 @@ def _complete(m: Model, limits: Limits) -> Question[Any]:
     question = m.asked.question
     known: dict[str, Any] = dict(zip(NAMES, (limits[0], limits[1] or 1), strict=True))
     table = question.table.bound(**{name: known[name] for name in question.table._auto_limits})
-    return replace(question, table=table, aggregates=bounded(question.aggregates, m.bounds))
+    return replace(question, table=table, aggregates=apply_inferred_bounds(question.aggregates, m.bounds))
 
 
 def _better(m: Model, epsilon: Fraction, limits: Limits) -> Better | None:
@@ -459,10 +461,10 @@ def _curves(m: Model, request: AdviceRequest, number: int, limits: Limits, plan:
     for place, name in enumerate(NAMES):
         if m.limited[place]:
             chosen = limits[place]
-            _try_near(m, epsilon, limits, place)
+            _try_neighboring_limits(m, epsilon, limits, place)
             points = [
-                (float(at[place] or 1), *_both(m, one, at))
-                for at, one in m.planned(epsilon)
+                (float(at[place] or 1), *_combine_both(m, one, at))
+                for at, one in m.iter_plans(epsilon)
                 if at[1 - place] == limits[1 - place]
             ]
             found.append((name, float(chosen or 1), points))
@@ -478,7 +480,7 @@ def _curves(m: Model, request: AdviceRequest, number: int, limits: Limits, plan:
     ]
 
 
-def _try_near(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
+def _try_neighboring_limits(m: Model, epsilon: Fraction, limits: Limits, place: int) -> None:
     """Plan a query with limits near the advised one, so that the picture shows their errors."""
     most = m.most[place]
     at = next((i for i, limit in enumerate(LIMITS) if limit >= (limits[place] or 1)), len(LIMITS) - 1)
@@ -492,14 +494,14 @@ def _by_epsilon(
     m: Model, request: AdviceRequest, number: int, limits: Limits
 ) -> list[tuple[float, float, float]]:
     found = []
-    for some in request.some_portions(number):
+    for some in request.list_portions(number):
         with suppress(*REFUSED):
             epsilon = request.portion * some
-            found.append((float(epsilon), *_both(m, m.plan(epsilon, limits), limits)))
+            found.append((float(epsilon), *_combine_both(m, m.plan(epsilon, limits), limits)))
     return found
 
 
-def _both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
+def _combine_both(m: Model, plan: Plan, limits: Limits) -> tuple[float, float]:
     errors = m.errors(plan, limits).values()
     return mean_error(errors, noise=True), mean_error(errors)
 
@@ -514,7 +516,7 @@ def _notes(request: AdviceRequest) -> tuple[str, ...]:
         "1 where they were open."
     ]
     for i, one in enumerate(asked):
-        same = next((other for other in asked[:i] if _same(other.question, one.question)), None)
+        same = next((other for other in asked[:i] if _is_same_query(other.question, one.question)), None)
         if same is not None:
             found.append(f"{one.name} is the same as {same.name}: release it once, and use it twice.")
         if one.question.query.total_rows is not None:
@@ -522,7 +524,7 @@ def _notes(request: AdviceRequest) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _same(one: Question[Any], other: Question[Any]) -> bool:
+def _is_same_query(one: Question[Any], other: Question[Any]) -> bool:
     """Whether two queries of a request have the same answer."""
     limits = one.table._auto_limits == other.table._auto_limits
     return limits and one.aggregates == other.aggregates and one.query == other.query

@@ -61,14 +61,14 @@ class SharedContributions:
 
 
 def shared_contributions(
-    asked: tuple[AdviceQuery, ...],
+    queries: tuple[AdviceQuery, ...],
 ) -> list[tuple[SharedContributions, list[AdviceQuery]]]:
     """Return the queries grouped by rows and groups, as they share a query of contributions."""
     found: list[tuple[SharedContributions, list[AdviceQuery]]] = []
-    for one in asked:
+    for one in queries:
         matter = any(a.needs_rows for _, a in one.question.aggregates)
         for i, (kind, members) in enumerate(found):
-            if _alike(kind.first, one.question):
+            if _is_alike(kind.first, one.question):
                 found[i] = SharedContributions(kind.first, kind.rows_matter or matter), [*members, one]
                 break
         else:
@@ -76,7 +76,7 @@ def shared_contributions(
     return found
 
 
-def _alike(one: Question[Any], other: Question[Any]) -> bool:
+def _is_alike(one: Question[Any], other: Question[Any]) -> bool:
     a, b = one.table, other.table
     if (a._engine is not b._engine) or (a.unit, a._steps, a.keys) != (b.unit, b._steps, b.keys):
         return False
@@ -197,7 +197,9 @@ class PreliminaryQueries:
             if query is not None and query.counted is not None:
                 plan = query.counted[1]
                 ((name, law),) = plan.measurement.laws.items()
-                seen = replace(seen, number=likely_number(seen.number, float(law.unit * plan.steps[name])))
+                seen = replace(
+                    seen, number=estimate_group_count(seen.number, float(law.unit * plan.steps[name]))
+                )
             found |= {one.name: seen for one in members}
         return found
 
@@ -212,7 +214,7 @@ class PreliminaryQueries:
         for one in (one for _, members in self.kinds for one in members):
             for name, value in open_values(one.question.aggregates, rows[one.name]).items():
                 for other, seen in shared:
-                    if seen.values == value and _same_rows(other, one.question, value):
+                    if seen.values == value and _has_same_rows(other, one.question, value):
                         found[one.name, name] = seen
                         break
                 else:
@@ -228,12 +230,12 @@ class PreliminaryQueries:
         return found
 
 
-def likely_number(noisy: float, scale: float) -> float:
+def estimate_group_count(noisy: float, scale: float) -> float:
     """Return the likely number of groups, given a noisy one: the mean of its log.
 
     Before, one magnitude is as probable as any other; a number that is mostly noise is no reason for many.
 
-    >>> round(likely_number(1000, 10)), round(likely_number(50, 100))
+    >>> round(estimate_group_count(1000, 10)), round(estimate_group_count(50, 100))
     (999, 15)
     """
     numbers = np.geomspace(1, 1e7, 1000)
@@ -241,25 +243,25 @@ def likely_number(noisy: float, scale: float) -> float:
     return float(np.exp((chances * np.log(numbers)).sum() / chances.sum()))
 
 
-def _same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
+def _has_same_rows(one: Question[Any], other: Question[Any], value: Values) -> bool:
     a, b = one.table, other.table
     same = a._engine is b._engine and (a.unit, a._steps) == (b.unit, b._steps)
     return same and (a.keys == b.keys or not value.totals)
 
 
 def plan_preliminary(
-    asked: tuple[AdviceQuery, ...], epsilon: Fraction, words: Words | None
+    queries: tuple[AdviceQuery, ...], epsilon: Fraction, words: Words | None
 ) -> PreliminaryQueries:
     """Plan all shared preliminary queries within an epsilon.
 
     Raises:
         BudgetError: it is too small for any noise.
     """
-    kinds = shared_contributions(asked)
+    kinds = shared_contributions(queries)
     # With one row of a unit a sum and a mean may have the same bounds; with two there are all that may be.
     rows = {
         one.name: 2 if "rows" in one.question.table._auto_limits else one.question.query.max_rows
-        for one in asked
+        for one in queries
     }
     values = PreliminaryQueries(kinds, [], epsilon, epsilon, words).values(rows)
     columns = {id(seen) for seen in values.values() if seen.histograms.known is None}

@@ -20,7 +20,7 @@ from sfumato.display.formatting import price, visible
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, as_written, positive_int, root_down, root_up, truth_value
 from sfumato.exact.outward_rounding import exp_bounds
-from sfumato.measurements.candidate_selection import MAX_PEELS, checked_k, margin_for
+from sfumato.measurements.candidate_selection import MAX_PEELS, check_k, margin_for
 from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.noise import DiscreteLaplace, Gaussian, Words
 from sfumato.plan.explanation import cautions
@@ -213,13 +213,13 @@ class Top(SuggestingArguments, Displayed):
             if given > MAX_CANDIDATES:
                 raise ParameterError("candidates", given, f"at most {MAX_CANDIDATES:,}")
             object.__setattr__(self, "candidates", given)
-            checked_k(self.k, given)
+            check_k(self.k, given)
             return
         if self.candidates is not None:
             raise QueryError(
                 "top: candidates is for private groups, and all public groups may be shown. Leave it out"
             )
-        checked_k(self.k, public.num_rows if isinstance(public, pa.Table) else MAX_PEELS)
+        check_k(self.k, public.num_rows if isinstance(public, pa.Table) else MAX_PEELS)
 
     def _check_by(self, by: object) -> None:
         if type(by) is not Sum or by.per == "row":
@@ -283,7 +283,7 @@ class Top(SuggestingArguments, Displayed):
         """A short summary of the query for the largest groups."""
         return f"the {self.k} largest by {', '.join(self.keys)}"
 
-    def _detached(self) -> Top:
+    def _detach(self) -> Top:
         """Return the question for the largest groups for another process, without its engine."""
         engine: Any = DetachedEngine.from_engine(self._engine, self._steps)
         return replace(self, _engine=engine)

@@ -13,18 +13,18 @@ from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.display.formatting import visible
-from sfumato.display.progress import fraction_of, notebook_bar
+from sfumato.display.progress import find_progress, notebook_bar
 from sfumato.errors import BudgetError, ParameterError, QueryError
 from sfumato.exact import Number, truth_value
-from sfumato.guidance.diagnosis_plan import diagnosis, share_of
+from sfumato.guidance.diagnosis_plan import diagnosis, read_share
 from sfumato.guidance.diagnostics import Diagnostics
 from sfumato.guidance.preliminary_queries import (
     AUTO_SHARE,
     AUTO_SHARE_OF_LIMITS,
     AutomaticQuery,
+    budget_from_epsilon,
+    budget_from_share,
     check_complete,
-    of_epsilon,
-    of_share,
 )
 from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.noise import Words
@@ -169,7 +169,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         ('laplace', {'rows': 2.8})
         """
         self._check_nothing_left("plan")
-        return self._checked_plan(
+        return self._check_plan(
             epsilon=epsilon,
             diagnostics=diagnostics,
             sampling=sampling,
@@ -180,7 +180,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
             pre_threshold=pre_threshold,
         )
 
-    def _checked_plan(
+    def _check_plan(
         self,
         *,
         epsilon: Amount,
@@ -194,10 +194,10 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         beside = Fraction(0)
         if diagnostics is not None:
             whole = admissible_epsilon(epsilon)
-            beside = share_of(whole, diagnostics)
+            beside = read_share(whole, diagnostics)
             epsilon = whole - beside
         plan = make_plan(self.query, epsilon=epsilon, **options)
-        return self._beside(plan, beside, sampling, nonnegative)
+        return self._plan_with_diagnostics(plan, beside, sampling, nonnegative)
 
     def diagnose(
         self, *, epsilon: Amount, budget: Budget | None = None, unsafe_words: Words | None = None
@@ -279,7 +279,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         >>> len(question.preview(share="1/12", budget=year, units=100).to_arrow()), year.remaining.share
         (1, 1.0)
         """
-        from sfumato.guidance.preview import plans_of, previewed
+        from sfumato.guidance.preview import list_plans, make_preview
 
         self._check_nothing_left("preview")
         if share is not None:
@@ -289,8 +289,8 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         elif epsilon is None:
             raise BudgetError(_NO_EPSILON)
         else:
-            plans = plans_of(self.query, epsilon, options)
-        return previewed(self.query, self.table._engine, plans, units, rows, confidence, means)
+            plans = list_plans(self.query, epsilon, options)
+        return make_preview(self.query, self.table._engine, plans, units, rows, confidence, means)
 
     def analyze(
         self,
@@ -338,7 +338,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         given = {"epsilon": epsilon, "delta": delta, **options}
         from sfumato.guidance.analysis import analysed
 
-        with notebook_bar("Reading rows, comparing limits", fraction_of(self.table._engine)):
+        with notebook_bar("Reading rows, comparing limits", find_progress(self.table._engine)):
             return analysed(self.query, self.table._engine, groups, rows, total_rows, bounds, given)
 
     def epsilon_for(
@@ -450,27 +450,29 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         if not self.automatic:
             if share is not None:
                 plan, _ = Share.from_budget(budget, share).best(self.query, options)
-                plan = self._beside(plan, Fraction(0), sampling, nonnegative)
+                plan = self._plan_with_diagnostics(plan, Fraction(0), sampling, nonnegative)
             else:
                 assert epsilon is not None
                 options |= {"sampling": sampling, "nonnegative": nonnegative}
-                plan = self._checked_plan(epsilon=epsilon, diagnostics=diagnostics, **options)
+                plan = self._check_plan(epsilon=epsilon, diagnostics=diagnostics, **options)
             log_planned(self._engine.name, len(self.aggregates), epsilon=plan.epsilon, delta=plan.delta)
             return table._engine.release(plan, **drawing, pay=pay(plan))
 
         beside, cost = Fraction(0), {"share": share}
         if share is not None:
-            means = of_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
+            means = budget_from_share(self.query, budget, share, looks, options, paid, form, made_up=made_up)
         else:
             whole = admissible_epsilon(epsilon)
-            beside = Fraction(0) if diagnostics is None else share_of(whole, diagnostics)
+            beside = Fraction(0) if diagnostics is None else read_share(whole, diagnostics)
             cost = {"epsilon": whole, "delta": admissible_delta(delta)}
 
             def pay_all(claim: Claim) -> None:
                 paid.extend(payment(budget, [claim], self.query.title, made_up=made_up)())
 
-            means = of_epsilon(whole, beside, looks, options, pay_all)
-        check = partial(self._beside, beside=beside, sampling=sampling, nonnegative=nonnegative)
+            means = budget_from_epsilon(whole, beside, looks, options, pay_all)
+        check = partial(
+            self._plan_with_diagnostics, beside=beside, sampling=sampling, nonnegative=nonnegative
+        )
         log_planned(self._engine.name, len(self.aggregates), **cost)
         with without_log():
             plan = AutomaticQuery(table, self.query, self.aggregates).plan(means, check=check, **drawing)
@@ -490,10 +492,10 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         bounds = any(isinstance(a, Automatic) for _, a in self.aggregates)
         return AUTO_SHARE if bounds else AUTO_SHARE_OF_LIMITS
 
-    def _beside(self, plan: Plan, beside: Fraction, sampling: bool, nonnegative: bool) -> Plan:
+    def _plan_with_diagnostics(self, plan: Plan, beside: Fraction, sampling: bool, nonnegative: bool) -> Plan:
         """Return the question's plan with diagnostics, if they cost anything, and options of its outputs."""
         if truth_value(nonnegative, "nonnegative"):
-            plan = _shown_from_zero(plan)
+            plan = _clamp_at_zero(plan)
         if truth_value(sampling, "sampling"):
             from sfumato.release.sampling_error import Sampled  # SciPy's laws take long to import
 
@@ -501,7 +503,7 @@ class Question(SuggestingArguments, Displayed, Generic[Released]):
         return replace(plan, diagnostics=diagnosis(self.table, plan, beside)) if beside else plan
 
 
-def _shown_from_zero(plan: Plan) -> Plan:
+def _clamp_at_zero(plan: Plan) -> Plan:
     """Return a plan whose counts, and sums of numbers that are not negative, are shown as 0 where below.
 
     Raises:

@@ -27,8 +27,8 @@ from sfumato.query.schema import (
     Filter,
     Schema,
     Step,
+    check_expression,
     check_flat,
-    checked_expression,
 )
 from sfumato.query.table_display import table_card, table_line
 from sfumato.query.tables.combined_tables import (
@@ -137,7 +137,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> visits.filter("minutes BETWEEN 1 AND 120")
         <Table (read with DuckDB): 2 columns; privacy unit id; keep rows where minutes BETWEEN 1 AND 120>
         """
-        return self._with_step(Filter(checked_expression("filter", expression)))
+        return self._with_step(Filter(check_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> Table[Released]:
         """Add or replace columns by SQL expressions over one row; a row where an expression fails has NULL.
@@ -162,7 +162,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
                     "it before scan: duckdb.sql(\"SELECT trim(id) AS who, * FROM 'rows.csv'\"), "
                     'privacy_unit="who"'
                 )
-            table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
+            table = table._with_step(Derive(name, check_expression("with_columns", expression)))
         return table
 
     def join(
@@ -202,12 +202,12 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> list(visits.join(regions, on="town").schema)
         ['id', 'town', 'region']
         """
-        self._check_rows_alone("join")
+        self._check_ungrouped("join")
         if not isinstance(other, (Table, PublicTable)):
             raise ParameterError("join", type(other).__name__, "a table that sf.scan or sf.public has opened")
         if isinstance(other, Table):
-            other._check_rows_alone("join")
-        return self._combined(join(self._part, other._part, on, how, rows, unit_rows), *other.notes)
+            other._check_ungrouped("join")
+        return self._combine(join(self._part, other._part, on, how, rows, unit_rows), *other.notes)
 
     def union(self, other: Table[Any]) -> Table[Released]:
         """Add the rows of another private table with the same units, columns and types.
@@ -228,12 +228,12 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> round(release.to_arrow()["people"][0].as_py(), -3)  # 2,000 of them are in both
         4000
         """
-        self._check_rows_alone("union")
+        self._check_ungrouped("union")
         if not isinstance(other, (Table, PublicTable)):
             raise ParameterError("union", type(other).__name__, "a table that sf.scan has opened")
         if isinstance(other, Table):
-            other._check_rows_alone("union")
-        return self._combined(union(self._part, other._part), *other.notes)
+            other._check_ungrouped("union")
+        return self._combine(union(self._part, other._part), *other.notes)
 
     def per_unit(self, /, *by: str, **aggregates: str) -> Table[Released]:
         """Aggregate the rows of each privacy unit to one row, or to one row for each value of some columns.
@@ -254,8 +254,8 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> list(orders.per_unit(orders="count(*)", spent="sum(price)").schema)
         ['id', 'orders', 'spent']
         """
-        self._check_rows_alone("per_unit")
-        return self._combined(per_unit(self._part, by, aggregates))
+        self._check_ungrouped("per_unit")
+        return self._combine(per_unit(self._part, by, aggregates))
 
     def sql(
         self, text: str, *, tables: Mapping[str, Table[Any] | PublicTable] | None = None
@@ -279,7 +279,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> list(orders.sql("SELECT id, count(*) AS n FROM self GROUP BY id HAVING n > 1").schema)
         ['id', 'n']
         """
-        self._check_rows_alone("sql")
+        self._check_ungrouped("sql")
         known: dict[str, Any] = {**(tables or {}), "self": self}
         for name, table in known.items():
             if not isinstance(table, (Table, PublicTable)):
@@ -287,7 +287,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
                     f"tables[{name!r}]", type(table).__name__, "a table of sf.scan or sf.public"
                 )
             if isinstance(table, Table):
-                table._check_rows_alone("sql")
+                table._check_ungrouped("sql")
         made: Table[Released] = self._engine.unit_local(text, known)
         return made
 
@@ -470,7 +470,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         """
         shared = isinstance(groups, str) and groups == "shared"
         if shared:
-            groups = min(SHARED_GROUPS, self._most_limits[0])
+            groups = min(SHARED_GROUPS, self._max_limits[0])
         limits = ("groups", groups), ("rows", rows), ("total_rows", total_rows)
         given: dict[str, Any] = {n: 1 if _is_auto(n, v) else _limit(v, n) for n, v in limits if v is not None}
         kept = [n for n in self._auto_limits if n not in given]
@@ -522,7 +522,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         >>> visits.dummy().agg(people=sf.count_units()).release(epsilon=1)
         <Release of people; epsilon=1, delta=0, of dummy rows>
         """
-        self._check_rows_alone("dummy")
+        self._check_ungrouped("dummy")
         making = Making.from_options(rows, units, seed)
         columns = [part.text for part in self._unit_parts] or [self.unit]
         unit = next((name for name in columns if name in self._engine.schema()), None)
@@ -553,9 +553,11 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         if unnamed:
             raise QueryError("agg: give each aggregate a name, such as agg(n=sf.count())")
         check_aggregates(aggregates.items())
-        return Question(*self._one_row(aggregates.values())._filled(aggregates))
+        return Question(*self._limit_to_one_row(aggregates.values())._fill_missing(aggregates))
 
-    def _filled(self, aggregates: Mapping[str, Aggregate]) -> tuple[Self, tuple[tuple[str, Aggregate], ...]]:
+    def _fill_missing(
+        self, aggregates: Mapping[str, Aggregate]
+    ) -> tuple[Self, tuple[tuple[str, Aggregate], ...]]:
         """Derive columns in which missing values are replaced; return the table and aggregates of these."""
         made: dict[Derive, str] = {}
         found = []
@@ -574,10 +576,10 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         steps = tuple(replace(step, name=name) for step, name in made.items())
         return replace(self, _steps=(*self._steps, *steps)), tuple(found)
 
-    def _one_row(self, asked: Collection[Aggregate]) -> Table[Released]:
+    def _limit_to_one_row(self, aggregates: Collection[Aggregate]) -> Table[Released]:
         """Take the limit of 1 row, if the table's rows are such that a unit has one in a group."""
         given = self.rows is not None or self.total_rows is not None
-        if given or not any(a.needs_rows for a in asked):
+        if given or not any(a.needs_rows for a in aggregates):
             return self
         unique = self._engine.unique(self._steps)
         if not unique or not set(unique) <= {self.unit, *self.keys}:
@@ -608,7 +610,7 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
         return f"the table {titles[0]!r}" if len(titles) == 1 else "a table"
 
     @property
-    def _most_limits(self) -> tuple[int, int]:
+    def _max_limits(self) -> tuple[int, int]:
         """The largest limits of groups and rows that a release of the table may infer."""
         return LARGEST_LIMIT, LARGEST_LIMIT
 
@@ -616,17 +618,17 @@ class Table(SuggestingArguments, Displayed, Generic[Released]):
     def _part(self) -> Part:
         return Part(self._engine, self._steps, self.unit, self._unit_parts)
 
-    def _combined(self, how: Combination, *notes: str) -> Table[Released]:
+    def _combine(self, how: Combination, *notes: str) -> Table[Released]:
         notes = tuple(dict.fromkeys([*self.notes, *notes, *how.notes]))
         unit = how.unit if isinstance(how, Select) else self.unit
         return replace(self, _engine=self._engine.combined(how), unit=unit, _steps=(), notes=notes)
 
     @property
-    def _rows_alone(self) -> Table[Released]:
+    def _ungrouped(self) -> Table[Released]:
         """The table without groups and limits, and without those of a catalog."""
         return Table(self._engine, self.unit, self._steps, notes=self.notes, _unit_parts=self._unit_parts)
 
-    def _check_rows_alone(self, where: str) -> None:
+    def _check_ungrouped(self, where: str) -> None:
         if self.keys:
             raise QueryError(f"{where}: call it before group_by")
 
@@ -650,37 +652,37 @@ def _is_auto(name: str, value: object) -> bool:
     return name != "total_rows" and isinstance(value, str) and value == "auto"
 
 
-def chosen(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
+def select_columns(table: Table[Released], columns: Renamed, unit: str) -> Table[Released]:
     """Return columns of a table as (column, new name), one of which is the privacy unit's."""
-    return table._combined(Select(table._part, columns, unit))
+    return table._combine(Select(table._part, columns, unit))
 
 
 def distinct_rows(table: Table[Released]) -> Table[Released]:
     """Return a table with each row once."""
-    return table._combined(distinct(table._part, table.schema))
+    return table._combine(distinct(table._part, table.schema))
 
 
 def distinct_keys(table: Table[Released], by: Sequence[str]) -> Table[Released]:
     """Return a table with one row for each unit and distinct values of some columns."""
-    return table._combined(distinct(table._part, by, "GROUP BY"))
+    return table._combine(distinct(table._part, by, "GROUP BY"))
 
 
-def looked_up(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
+def add_membership(table: Table[Released], column: str, other: PublicTable, name: str) -> Table[Released]:
     """Return a table with a column that says whether values of another are in a public table."""
-    return table._combined(is_in(table._part, column, other._part, name), *other.notes)
+    return table._combine(is_in(table._part, column, other._part, name), *other.notes)
 
 
 def with_value(table: Table[Released], other: PublicTable, name: str) -> Table[Released]:
     """Return a table with a column that has the one value of a public table in each row."""
-    return table._combined(WithValue(table._part, other._part, name), *other.notes)
+    return table._combine(WithValue(table._part, other._part, name), *other.notes)
 
 
-def windowed(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:
+def add_window_columns(table: Table[Released], calls: Sequence[WindowCall]) -> Table[Released]:
     """Return a table with columns that window functions compute from each unit's rows."""
-    return table._combined(Window(table._part, tuple(calls)))
+    return table._combine(Window(table._part, tuple(calls)))
 
 
-def computed(engine: Engine[Any], parts: Mapping[str, PublicTable], sql: str) -> PublicTable:
+def compute_public_table(engine: Engine[Any], parts: Mapping[str, PublicTable], sql: str) -> PublicTable:
     """Return a public table that SQL computes from public tables alone, on an engine."""
     how = Computed(tuple((name, table._part) for name, table in parts.items()), sql)
     notes = tuple(dict.fromkeys(note for table in parts.values() for note in table.notes))

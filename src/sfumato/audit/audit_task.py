@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sfumato.audit.claims import Claim
-from sfumato.audit.datasets import Edge, checked_neighbors, notes_on_pairs
+from sfumato.audit.datasets import Edge, check_neighbors, describe_pairs
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
@@ -81,7 +81,7 @@ class Task:
                 raise ParameterError(name, value, "between 0 and 1")
         if not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
             raise ParameterError("seconds", self.seconds, "greater than 0")
-        checked_neighbors(self.neighbors)
+        check_neighbors(self.neighbors)
         object.__setattr__(self, "max_samples", positive_int(self.max_samples, "max_samples"))
 
     @property
@@ -98,7 +98,7 @@ class Task:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the report on the pairs of an audit task."""
-        return notes_on_pairs(self.pairs)
+        return describe_pairs(self.pairs)
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:

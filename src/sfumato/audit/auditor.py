@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.audit_task import Progress, Task
-from sfumato.audit.bets import best_bet, estimates, growth, log_factors
-from sfumato.audit.claims import Claim, Pair, claimed
-from sfumato.audit.datasets import edges, given_edges, numbers
+from sfumato.audit.bets import best_bet, estimate_probabilities, growth, log_factors
+from sfumato.audit.claims import Claim, Pair, make_claim
+from sfumato.audit.datasets import edges, numbers, parse_edges
 from sfumato.audit.histogram_method import HistogramMethod
 from sfumato.audit.mechanisms import Mechanism
 from sfumato.audit.output_columns import Floats
@@ -28,10 +28,10 @@ _CHUNK = 8
 _GRID = 4
 
 
-def ladder(epsilon: float) -> list[float]:
+def list_epsilons(epsilon: float) -> list[float]:
     """Return the epsilons that the auditor tries in turn for its lower bound, fixed before any draw.
 
-    >>> ladder(1.0)[:3], ladder(1.0)[-1]
+    >>> list_epsilons(1.0)[:3], list_epsilons(1.0)[-1]
     ([0.025, 0.05, 0.075], 20.0)
     """
     unit = epsilon if 0 < epsilon < math.inf else 1.0
@@ -55,18 +55,18 @@ def epsilon_lower(tests: Sequence[PairTest], confidence: float) -> tuple[Pair, f
     """
     pairs = tests[0].claim.pairs
     needed = math.log(len(pairs) / (1 - confidence))
-    found = [(pair, _climb(tests, j, needed)) for j, pair in enumerate(pairs)]
+    found = [(pair, _find_largest_rejected(tests, j, needed)) for j, pair in enumerate(pairs)]
     return max(found, key=lambda item: item[1] - item[0].epsilon)
 
 
-def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
+def _find_largest_rejected(tests: Sequence[PairTest], j: int, needed: float) -> float:
     """Return the largest epsilon of the auditor's ladder up to which all are rejected; 0 for none."""
     claim = tests[0].claim.pairs[j]
-    steps = ladder(claim.epsilon)
+    steps = list_epsilons(claim.epsilon)
     reached = 0.0
     for start in range(0, len(steps), _CHUNK):
         chunk = steps[start : start + _CHUNK]
-        wealth = _highest(tests, j, [Pair(e, claim.delta) for e in chunk])
+        wealth = _replay_wealth(tests, j, [Pair(e, claim.delta) for e in chunk])
         for epsilon, log_wealth in zip(chunk, wealth, strict=True):
             if log_wealth < needed:
                 return reached
@@ -74,7 +74,7 @@ def _climb(tests: Sequence[PairTest], j: int, needed: float) -> float:
     return reached
 
 
-def _highest(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
+def _replay_wealth(tests: Sequence[PairTest], j: int, claims: list[Pair]) -> Floats:
     """Replay all bets of an audit against other claims, and return the highest log wealth of each."""
     moments = sorted((time, e, i) for e, t in enumerate(tests) for i, (time, _) in enumerate(t.history))
     # Before its first bet a pair has what was kept for it: less than 1 if calls raised and were forgotten.
@@ -103,7 +103,7 @@ class _Accounts:
         past_x, past_y, x, y = (np.concatenate([f[k] for f in flat]) for k in range(4))
         before = np.repeat([s.past_samples for _, s in steps], sizes)
         samples = np.repeat([s.samples for _, s in steps], sizes)
-        p, q = estimates(past_x, past_y, before)
+        p, q = estimate_probabilities(past_x, past_y, before)
         gained = []
         for claim in claims:
             gained.append(log_factors(*best_bet(p, q, claim), claim, (x, y), samples))
@@ -277,10 +277,10 @@ def audit(
     roots = [] if pairs is not None else numbers() if data is None else list(data)
     task = Task(
         mechanism=mechanism if isinstance(mechanism, Mechanism) else Mechanism(mechanism),
-        claim=claimed(epsilon, delta, claim),
+        claim=make_claim(epsilon, delta, claim),
         datasets=tuple(roots),
         neighbors=neighbors,
-        pairs=tuple(edges(roots, neighbors) if pairs is None else given_edges(pairs)),
+        pairs=tuple(edges(roots, neighbors) if pairs is None else parse_edges(pairs)),
         alpha=alpha,
         confidence=confidence,
         max_samples=max_samples,
@@ -341,7 +341,7 @@ class Betting:
                 _check_outputs(tests, task.mechanism)
             if spent >= task.max_samples or (elapsed >= task.seconds and spent):
                 break
-            edge = batch if batch < len(tests) else _next(tests, batch)
+            edge = batch if batch < len(tests) else _choose_pair(tests, batch)
             test = tests[edge]
             chased = len(tests) == 1 or batch % 2 == 1
             affordable = _SHARE_OF_TIME * (task.seconds - elapsed) * spent / max(elapsed, 1e-9)
@@ -360,7 +360,7 @@ class Betting:
         told = [t for t in tests if t.wagered]
         most = max(told, key=lambda t: t.log_wealth if violated else t.samples, default=None)
         found = None if most is None else witness(most)
-        excluded = None if violated else _excluded(tests, task, lower, needed)
+        excluded = None if violated else _exclude_epsilons(tests, task, lower, needed)
         return Report(
             mechanism=task.mechanism.name,
             claim=task.claim.text,
@@ -381,7 +381,7 @@ class Betting:
         )
 
 
-def _next(tests: list[PairTest], batch: int) -> int:
+def _choose_pair(tests: list[PairTest], batch: int) -> int:
     """Choose the pair of datasets that the auditor draws from next, by past draws alone."""
     if batch % 2:
         return max(range(len(tests)), key=lambda e: tests[e].promise)
@@ -416,7 +416,7 @@ def _notes(tests: list[PairTest]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _excluded(tests: list[PairTest], task: Task, lower: float, needed: float) -> Excluded:
+def _exclude_epsilons(tests: list[PairTest], task: Task, lower: float, needed: float) -> Excluded:
     excess = half_line_excess(tests, task.confidence)
     most = max(tests, key=lambda t: t.samples)
     # What one bet must make: the others on its pair and the other pairs hold the rest of the capital.

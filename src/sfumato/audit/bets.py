@@ -44,7 +44,7 @@ def best_bet(p: Floats, q: Floats, claim: Pair) -> tuple[Floats, Floats]:
     if not broken.any():
         return c, s
     p, q = p[broken], q[broken]
-    first = np.minimum(factor * _nearest(p, q, factor, claim.delta) + claim.delta, 1 - 1e-12)
+    first = np.minimum(factor * _find_nearest_claim(p, q, factor, claim.delta) + claim.delta, 1 - 1e-12)
     outside = (1 - p) / (1 - first)
     # Whatever rounding did, the bet stays inside the region that the theorem is about.
     c[broken] = np.clip(1 - outside, 0.0, 1.0)
@@ -86,7 +86,7 @@ def growth(p: Floats, q: Floats, claim: Pair) -> Floats:
     if not np.isfinite(claim.factor):
         return np.zeros_like(p)
     q = np.minimum(q + claim.delta / claim.factor, 1 - 1e-12)
-    nearest = _nearest(p, q, claim.factor, 0.0)
+    nearest = _find_nearest_claim(p, q, claim.factor, 0.0)
     first = np.minimum(claim.factor * nearest, 1 - 1e-12)
     found = (
         p * np.log(p / first)
@@ -97,7 +97,7 @@ def growth(p: Floats, q: Floats, claim: Pair) -> Floats:
     return np.where(p > claim.factor * q, found, 0.0)
 
 
-def _nearest(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
+def _find_nearest_claim(p: Floats, q: Floats, factor: float, delta: float) -> Floats:
     """Return the probability q0 within the claim that is nearest to a bet's p and q.
 
     It is the root of a decreasing function: quadratic at delta = 0, else found by bisection.
@@ -139,7 +139,7 @@ class Candidates:
     mask: Callable[[int], Mask]
 
 
-def families(x: Codes, y: Codes, ordered: int) -> list[Candidates]:
+def list_families(x: Codes, y: Codes, ordered: int) -> list[Candidates]:
     """Return the families of events that bets choose from: half-lines, intervals and sets of cells.
 
     Args:
@@ -155,21 +155,23 @@ def families(x: Codes, y: Codes, ordered: int) -> list[Candidates]:
     return found
 
 
-def most_growth(events: Candidates, samples: int, claim: Pair) -> int:
+def find_fastest_growth(events: Candidates, samples: int, claim: Pair) -> int:
     """Return the number of the event on which a bet would have grown fastest; it may break nothing."""
-    p, q = estimates(events.x, events.y, samples)
+    p, q = estimate_probabilities(events.x, events.y, samples)
     return int(np.argmax(growth(p, q, claim)))
 
 
-def most_telling(events: Candidates, samples: int, claim: Pair) -> int:
+def choose_event(events: Candidates, samples: int, claim: Pair) -> int:
     """Return the number of the event to bet on with the largest ln((p - delta)/q), less its error."""
-    p, q = estimates(events.x, events.y, samples)
+    p, q = estimate_probabilities(events.x, events.y, samples)
     above = np.maximum(p - claim.delta, 1e-12)
     error = np.sqrt(p * (1 - p) / above**2 + (1 - q) / q) / np.sqrt(samples)
     return int(np.argmax(np.log(above / q) - _ERRORS * error))
 
 
-def estimates(x: Codes | Floats, y: Codes | Floats, samples: int | Floats) -> tuple[Floats, Floats]:
+def estimate_probabilities(
+    x: Codes | Floats, y: Codes | Floats, samples: int | Floats
+) -> tuple[Floats, Floats]:
     """Return estimates, never 0 or 1, of an event's probabilities on both sides, for a bet."""
     total = np.asarray(samples, np.float64) + 1
     return (np.asarray(x, np.float64) + 0.5) / total, (np.asarray(y, np.float64) + 0.5) / total
@@ -314,8 +316,8 @@ class Wager:
         x, y = x.narrow(self._columns), y.narrow(self._columns)
         batch = self._count(self.extract(x), self.extract(y))
         past, inside = self._chosen(batch)
-        p, q = estimates(*past, self._samples)
-        self.promise = self._promise(p, q)
+        p, q = estimate_probabilities(*past, self._samples)
+        self.promise = self._measure_evidence(p, q)
         c, s = self._bets(p, q)
         gained = np.empty_like(c)
         for j, pair in enumerate(self.claim.pairs):
@@ -360,9 +362,9 @@ class Wager:
         for direction in range(2):
             first, second = (self._counts, self._counts[::-1])[direction]
             new = (batch, batch[::-1])[direction]
-            for kind, events in enumerate(families(first, second, self.cells.ordered)):
+            for kind, events in enumerate(list_families(first, second, self.cells.ordered)):
                 for j, pair in enumerate(pairs):
-                    for criterion, choose in enumerate((most_growth, most_telling)):
+                    for criterion, choose in enumerate((find_fastest_growth, choose_event)):
                         number = choose(events, self._samples, pair)
                         mask = events.mask(number)
                         place = (direction, kind, criterion, j)
@@ -372,7 +374,7 @@ class Wager:
                             array[place] = value
         return (found[0], found[1]), (found[2], found[3])
 
-    def _promise(self, p: Floats, q: Floats) -> float:
+    def _measure_evidence(self, p: Floats, q: Floats) -> float:
         """Return the evidence for a bet in past draws, less what chance makes of so many cells."""
         assert self.cells is not None
         family = 0  # half-lines where there are any

@@ -86,7 +86,7 @@ def approximate(epsilon: Number, delta: Number = 0) -> Claim:
     return Claim(text, (pair,), f"epsilon={pair.epsilon!r}, delta={pair.delta!r}")
 
 
-def claimed(epsilon: Any, delta: Any, claim: Claim | None) -> Claim:
+def make_claim(epsilon: Any, delta: Any, claim: Claim | None) -> Claim:
     """Return the claim of an audit, which is given by epsilon and delta, or as a whole.
 
     Raises:
@@ -120,7 +120,7 @@ def curve(pairs: Iterable[tuple[Number, Number]] | Callable[[float], float]) -> 
     10
     """
     given = [(e, pairs(e)) for e in _EPSILONS] if callable(pairs) else list(pairs)
-    kept = _kept((e, as_fraction(d, "delta")) for e, d in given)
+    kept = _drop_trivial_pairs((e, as_fraction(d, "delta")) for e, d in given)
     if not kept:
         raise ParameterError("claim", given, "a curve with at least one delta below 1")
     code = ", ".join(f"({p.epsilon!r}, {p.delta!r})" for p in kept)
@@ -147,7 +147,9 @@ def zcdp(rho: Number) -> Claim:
     root = math.sqrt(float(exact))
     steps = (Fraction(f"{root * factor:.2g}") for factor in (0.7, 1.4, 2.1, 3.2, 5.0))
     pairs = ((exact + step, zcdp_delta(exact, exact + step)) for step in steps)
-    return Claim(f"zCDP with rho = {float(exact):g}", _kept(pairs), f"claim=zcdp({float(exact)!r})")
+    return Claim(
+        f"zCDP with rho = {float(exact):g}", _drop_trivial_pairs(pairs), f"claim=zcdp({float(exact)!r})"
+    )
 
 
 def gaussian(mu: Number) -> Claim:
@@ -168,7 +170,11 @@ def gaussian(mu: Number) -> Claim:
     """
     exact = positive(mu, "mu")
     pairs = ((exact * k / 2, gaussian_delta(exact * k / 2, exact * exact)) for k in (0, 1, 2, 4, 7))
-    return Claim(f"Gaussian DP with mu = {float(exact):g}", _kept(pairs), f"claim=gaussian({float(exact)!r})")
+    return Claim(
+        f"Gaussian DP with mu = {float(exact):g}",
+        _drop_trivial_pairs(pairs),
+        f"claim=gaussian({float(exact)!r})",
+    )
 
 
 def exp_up(epsilon: float) -> float:
@@ -180,6 +186,6 @@ def exp_up(epsilon: float) -> float:
     return math.inf if epsilon > 710 else round_up(exp_bounds(Fraction(epsilon), 80)[1])
 
 
-def _kept(pairs: Iterable[tuple[Number, Fraction]]) -> tuple[Pair, ...]:
+def _drop_trivial_pairs(pairs: Iterable[tuple[Number, Fraction]]) -> tuple[Pair, ...]:
     """Return a claim's pairs without those whose delta is 1, also by rounding."""
     return tuple(Pair(e, d) for e, d in pairs if round_up(d) < 1)  # type: ignore[arg-type]

@@ -217,7 +217,7 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
     >>> [(e.dataset, e.neighbour) for e in edges([[1.0], [0.5]], "change-one")]
     [([1.0], [0.5]), ([0.5], [1.0])]
     """
-    checked_neighbors(neighbors)
+    check_neighbors(neighbors)
     roots = list(datasets)
     found, seen = [], set()
 
@@ -229,13 +229,13 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
 
     if neighbors == "add-remove":
         for root in roots:
-            for i in _telling(root):
+            for i in _choose_records(root):
                 what = "its only record" if _size(root) == 1 else f"record {i + 1} of {_size(root)}"
                 add(f"{shown(root, 60)} without {what}", root, without(root, i))
     else:
         pool = list(itertools.islice(_different(r for root in roots for r in _records(root)), 2))
         for root in roots:
-            for i in _telling(root)[:2]:
+            for i in _choose_records(root)[:2]:
                 for record in pool:
                     changed = [*_records(root)[:i], record, *_records(root)[i + 1 :]]
                     if fingerprint(changed) != fingerprint(_records(root)):
@@ -248,13 +248,15 @@ def edges(datasets: Iterable[Any], neighbors: str = "add-remove") -> list[Edge]:
     return found
 
 
-def records_apart(dataset: Any, neighbour: Any) -> int:
+def count_changed_records(dataset: Any, neighbour: Any) -> int:
     """Return the number of records to change, add or remove to turn one dataset into another.
 
     0 where that is not told: of what is no sequence of records, or is long.
 
-    >>> records_apart([1, 2, 2], [2, 1]), records_apart([1, 2], [1, 3]), records_apart([1] * 5, [9] * 9)
-    (1, 1, 9)
+    >>> count_changed_records([1, 2, 2], [2, 1]), count_changed_records([1, 2], [1, 3])
+    (1, 1)
+    >>> count_changed_records([1] * 5, [9] * 9)
+    9
     """
     both = []
     for one in (dataset, neighbour):
@@ -267,9 +269,9 @@ def records_apart(dataset: Any, neighbour: Any) -> int:
     return max((first - second).total(), (second - first).total())
 
 
-def notes_on_pairs(pairs: Sequence[Edge]) -> tuple[str, ...]:
+def describe_pairs(pairs: Sequence[Edge]) -> tuple[str, ...]:
     """Return a note on given pairs of datasets that differ by more than one record."""
-    differ = {e.name: n for e in pairs if e.bare and (n := records_apart(e.dataset, e.neighbour)) > 1}
+    differ = {e.name: n for e in pairs if e.bare and (n := count_changed_records(e.dataset, e.neighbour)) > 1}
     if not differ:
         return ()
     which = ", ".join(f"{name} by {n}" for name, n in list(differ.items())[:_LISTED])
@@ -281,7 +283,7 @@ def notes_on_pairs(pairs: Sequence[Edge]) -> tuple[str, ...]:
     )
 
 
-def given_edges(pairs: Iterable[Any]) -> list[Edge]:
+def parse_edges(pairs: Iterable[Any]) -> list[Edge]:
     """Return the pairs of datasets that a caller gives as edges.
 
     Raises:
@@ -301,7 +303,7 @@ def _edge(number: int, pair: Any) -> Edge:
     return Edge(f"given pair {number + 1}", pair[0], pair[1], bare=True)
 
 
-def checked_neighbors(neighbors: object) -> None:
+def check_neighbors(neighbors: object) -> None:
     """Refuse a kind of neighbouring datasets that is not known."""
     if not isinstance(neighbors, str) or neighbors not in NEIGHBORS:
         expected = f"one of {', '.join(map(repr, NEIGHBORS))}. For user level, pass pairs=units(...)"
@@ -334,7 +336,7 @@ def without(dataset: Any, index: int) -> Any:
     return dataset.take(np.array(kept, np.int64))
 
 
-def _telling(dataset: Any) -> list[int]:
+def _choose_records(dataset: Any) -> list[int]:
     """Return the records of a dataset that are worth removing: the last, first, largest and smallest."""
     size = _size(dataset)
     if size == 0:

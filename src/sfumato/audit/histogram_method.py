@@ -212,7 +212,7 @@ class Run:
         """Audit by histograms until too many edges have failed, all are compared, or limits are reached."""
         edges = sum(graph.edge_count for graph in self.graphs) or len(self.task.pairs)
         witness, failed = None, 0
-        for name, x, y in self._sides():
+        for name, x, y in self._draw_pairs():
             self.compared.append((name, len(x.draws)))
             found = self._witness(name, x, y)
             self.task._show_progress(self.drawn // 2, time.monotonic() - self.started, name)
@@ -248,7 +248,7 @@ class Run:
         if kinds:
             raise self.task.mechanism._raises_always(kinds, "datasets")
 
-    def _sides(self) -> Iterator[tuple[str, Side, Side]]:
+    def _draw_pairs(self) -> Iterator[tuple[str, Side, Side]]:
         """Yield pairs of neighbours with the histogram method's draws on both, until a limit is reached."""
         for name, x, y in self._edges():
             try:
@@ -291,7 +291,7 @@ class Run:
                 for sides, counts in (((x, y), (a, b)), ((y, x), (b, a))):
                     worst = self._worst(counts, pair)
                     if worst is not None:
-                        return self._told(name, sides, pair, column, buckets, counts, worst)
+                        return self._make_witness(name, sides, pair, column, buckets, counts, worst)
         return None
 
     def _worst(self, counts: tuple[Codes, Codes], pair: Pair) -> int | None:
@@ -306,7 +306,7 @@ class Run:
         excess = compared.lower - pair.factor * compared.upper - pair.delta
         return int(np.argmax(np.where(failing, excess, -np.inf)))
 
-    def _told(
+    def _make_witness(
         self,
         name: str,
         sides: tuple[Side, Side],

@@ -181,7 +181,7 @@ class Mechanism:
             BatchRaised: a vectorised call raised.
             MechanismError: wrong number of outputs, a changed dataset, or a call over the time limit.
         """
-        (found,) = self._drawn((dataset,), (0,) * size, size, singly=singly)
+        (found,) = self._draw_turns((dataset,), (0,) * size, size, singly=singly)
         return found
 
     def draw_both(self, sides: tuple[Any, Any], size: int, *, singly: bool = False) -> tuple[Any, Any]:
@@ -202,18 +202,20 @@ class Mechanism:
         bits = np.unpackbits(np.frombuffer(shake_256(b"%d" % self._turns).digest(size // 8 + 1), np.uint8))
         self._turns += 1
         turns = [side for bit in bits[:size].tolist() for side in (bit, 1 - bit)]
-        first, second = self._drawn(sides, turns, size, singly=singly)
+        first, second = self._draw_turns(sides, turns, size, singly=singly)
         return first, second
 
-    def _drawn(self, sides: Sequence[Any], turns: Sequence[int], size: int, *, singly: bool) -> list[Any]:
+    def _draw_turns(
+        self, sides: Sequence[Any], turns: Sequence[int], size: int, *, singly: bool
+    ) -> list[Any]:
         """Call the mechanism once for each turn, or once for each side where it is vectorised."""
         positive_int(size, "size")
-        given = [_copied(side) for side in sides]
+        given = [_copy(side) for side in sides]
         before = [fingerprint(g) for g in given]
         whole = self.vectorised and not singly
         if whole:
             turns = list(dict.fromkeys(turns))
-        calls = _Calls([partial(self._called, given[turn], size if whole else None) for turn in turns])
+        calls = _Calls([partial(self._call, given[turn], size if whole else None) for turn in turns])
         self._run(calls)
         for side, after, fingerprinted in zip(sides, given, before, strict=True):
             if fingerprint(after) != fingerprinted:
@@ -229,10 +231,10 @@ class Mechanism:
                 found[turn] = self._columns(output, size)
         return found
 
-    def _called(self, given: Any, size: int | None) -> Any:
+    def _call(self, value: Any, size: int | None) -> Any:
         if size is not None:
-            return self.function(given, size)
-        return rows(self._columns(self.function(given, 1), 1))[0] if self.vectorised else self.function(given)
+            return self.function(value, size)
+        return rows(self._columns(self.function(value, 1), 1))[0] if self.vectorised else self.function(value)
 
     def _run(self, calls: _Calls) -> None:
         if self.call_seconds is None:
@@ -349,7 +351,7 @@ def _fingerprint(value: Any) -> Any:
         return type(value), repr(value)
 
 
-def _copied(dataset: Any) -> Any:
+def _copy(dataset: Any) -> Any:
     try:
         return copy.deepcopy(dataset)
     except Exception:  # a connection or a relation cannot be copied, nor changed by accident

@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.audit.mechanisms import rows
-from sfumato.audit.output_leaves import MAX_LEAVES, RAISES, Exact, Unread, as_float, key_word, leaves, word
+from sfumato.audit.output_leaves import (
+    MAX_LEAVES,
+    RAISES,
+    Exact,
+    Unread,
+    as_float,
+    describe_value,
+    iter_leaves,
+    key_word,
+)
 from sfumato.dataclass import dataclass
 
 Floats = NDArray[np.float64]
@@ -59,11 +68,11 @@ def rows_mixed(codes: Codes) -> Codes:
     total = np.zeros(len(codes), np.int64)
     with np.errstate(over="ignore"):
         for column in codes.T:
-            total = mixed(total * 31 + column)
+            total = mix_bits(total * 31 + column)
     return total
 
 
-def mixed(codes: Codes) -> Codes:
+def mix_bits(codes: Codes) -> Codes:
     """Mix the 64 bits of each code in a column (the finisher of splitmix64), so that sums rarely collide."""
     z = codes.astype(np.uint64)
     with np.errstate(over="ignore"):
@@ -152,7 +161,7 @@ class Draws:
     def atoms(self) -> Codes:
         """Columns of codes for the exact value of each leaf."""
         bits = np.where(np.isnan(self.numbers), 0.0, self.numbers).view(np.int64)
-        return np.asarray(mixed(bits) ^ mixed(self.tokens + 1))
+        return np.asarray(mix_bits(bits) ^ mix_bits(self.tokens + 1))
 
     @cached_property
     def whole(self) -> Codes:
@@ -165,7 +174,7 @@ class Draws:
         return rows_mixed(self.tokens)
 
 
-def joined(batches: list[Draws], columns: int) -> Draws:
+def join_batches(batches: list[Draws], columns: int) -> Draws:
     """Return batches of draws as one, with the same columns."""
     wide = [b.wide(columns) for b in batches]
     return Draws(*(np.concatenate([getattr(b, name) for b in wide]) for name in ("numbers", "tokens", "low")))
@@ -214,11 +223,11 @@ class Reader:
 
     def read_all(self, batches: list[Any]) -> list[Draws]:
         """Read several batches of outputs into columns; new leaves get columns with the same chance."""
-        parsed = [self._parsed(outputs) for outputs in batches]
+        parsed = [self._parse_outputs(outputs) for outputs in batches]
         self._admit(dict.fromkeys(path for names, _ in parsed for path in names))
         return [filled() for _, filled in parsed]
 
-    def _parsed(self, outputs: Any) -> tuple[Iterable[str], Callable[[], Draws]]:
+    def _parse_outputs(self, outputs: Any) -> tuple[Iterable[str], Callable[[], Draws]]:
         """Return the places of all leaves, and a function that fills columns once these are chosen."""
         array = _numeric(outputs)
         if array is not None:
@@ -236,7 +245,7 @@ class Reader:
         listed = rows(outputs)
         cells: Cells = {}
         for row, output in enumerate(listed):
-            for i, (path, leaf) in enumerate(leaves(output)):
+            for i, (path, leaf) in enumerate(iter_leaves(output)):
                 if i == MAX_LEAVES:
                     why = f"at most {MAX_LEAVES:,} leaves of an output are read"
                     self._unread["the rest", why] = "of one output"
@@ -263,7 +272,7 @@ class Reader:
     def _list(self, flat: NDArray[Any], names: list[str]) -> Draws:
         draws, length = self._array(flat, names), self._index.get(LENGTH)
         if length is not None:
-            told = self._leaves([flat.shape[1]])
+            told = self._read_leaves([flat.shape[1]])
             draws.numbers[:, length], draws.tokens[:, length], draws.low[:, length] = told
         return draws
 
@@ -277,7 +286,7 @@ class Reader:
                 if isinstance(value, Unread) and value.why:
                     self._unread[path, value.why] = value.kind
             place = (np.asarray(where), column)
-            draws.numbers[place], draws.tokens[place], draws.low[place] = self._leaves(values)
+            draws.numbers[place], draws.tokens[place], draws.low[place] = self._read_leaves(values)
         return draws
 
     def kind(self, token: int) -> str:
@@ -291,7 +300,7 @@ class Reader:
             return None
         return ", ".join(word.removeprefix(RAISES) for word in words)
 
-    def word(self, draw: Draws, column: int) -> str:
+    def describe_value(self, draw: Draws, column: int) -> str:
         """Return the value in one column of one draw in words."""
         number, token = float(draw.numbers[0, column]), int(draw.tokens[0, column])
         if math.isnan(number):
@@ -300,7 +309,7 @@ class Reader:
 
     def words(self, draw: Draws) -> str:
         """Return the values in all columns of one draw in words, absent leaves left out."""
-        return self._each(draw, lambda column: self.word(draw, column))
+        return self._each(draw, lambda column: self.describe_value(draw, column))
 
     def kinds(self, draw: Draws) -> str:
         """Return the kinds in all columns of one draw in words, absent leaves left out."""
@@ -330,7 +339,7 @@ class Reader:
         draws.numbers[:, columns], draws.tokens[:, columns], draws.low[:, columns] = floats, tokens, low
         return draws
 
-    def _leaves(self, values: list[Any]) -> tuple[Floats, Codes, Codes]:
+    def _read_leaves(self, values: list[Any]) -> tuple[Floats, Codes, Codes]:
         numbers = np.full(len(values), np.nan)
         tokens = np.zeros(len(values), np.int64)
         low = np.full(len(values), NO_BITS)
@@ -353,7 +362,7 @@ class Reader:
                 if math.isfinite(value.value):
                     low[i] = low_of_fraction(Fraction(value.value))
             else:
-                tokens[i] = self.vocabulary.code(word(value))
+                tokens[i] = self.vocabulary.code(describe_value(value))
         low[floats] = low_of_floats(numbers[floats])
         return numbers, tokens, low
 

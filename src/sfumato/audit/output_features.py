@@ -243,13 +243,13 @@ def bank(reader: Reader, columns: list[int], x: Draws, y: Draws) -> list[Feature
     """
     found: list[Feature] = []
     for column in columns:
-        found += _of_column(reader, column, x, y)
+        found += _column_features(reader, column, x, y)
     if len(reader.paths) > 1:
-        found += _of_whole(reader, x, y)
+        found += _joint_features(reader, x, y)
     return found
 
 
-def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]:
+def _column_features(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]:
     name = reader.paths[column]
     found = []
 
@@ -290,12 +290,14 @@ def _of_column(reader: Reader, column: int, x: Draws, y: Draws) -> list[Feature]
     values, seen = np.unique(codes, return_counts=True)
     only_kinds = not len(some) and len(values) == len(np.unique(tokens))
     if len(values) > 1 and seen.max() > 1 and not only_kinds:
-        found.append(Feature(f"exact {name}", atom, Atoms.learn, lambda draw, _: reader.word(draw, column)))
+        found.append(
+            Feature(f"exact {name}", atom, Atoms.learn, lambda draw, _: reader.describe_value(draw, column))
+        )
         found.append(Feature(f"{name}, by memory", _no_score, Atoms.learn, _by_memory, _memory(atom)))
     return found
 
 
-def _of_whole(reader: Reader, x: Draws, y: Draws) -> list[Feature]:
+def _joint_features(reader: Reader, x: Draws, y: Draws) -> list[Feature]:
     """Return the features of outputs with several leaves."""
     found = []
     measured = np.array([not path.startswith("len(") for path in reader.paths])
@@ -386,13 +388,13 @@ def _classifier(x: Draws, y: Draws) -> Extract:
     return Classifier(x, y).score
 
 
-def most_different(x: Draws, y: Draws, most: int = 6) -> list[int]:
+def rank_columns(x: Draws, y: Draws, limit: int = 6) -> list[int]:
     """Return the columns whose features differ most between the sides."""
     columns = x.numbers.shape[1]
-    if columns <= most:
+    if columns <= limit:
         return list(range(columns))
     fx, fy = (np.where(np.isfinite(d.numbers), np.arcsinh(np.nan_to_num(d.numbers)), 0.0) for d in (x, y))
     spread = np.sqrt((fx.var(axis=0) + fy.var(axis=0)) / 2) + 1e-300
     shift = np.abs(fx.mean(axis=0) - fy.mean(axis=0)) / spread
     kinds = np.abs((x.tokens > 0).mean(axis=0) - (y.tokens > 0).mean(axis=0)) * 2
-    return sorted(np.argsort(-np.maximum(shift, kinds), kind="stable")[:most].tolist())
+    return sorted(np.argsort(-np.maximum(shift, kinds), kind="stable")[:limit].tolist())

@@ -52,11 +52,13 @@ class Unread:
     why: str = "its values are not read"
 
 
-def word(value: Any, depth: int = 0) -> str:
+def describe_value(value: Any, depth: int = 0) -> str:
     """Return the value of a leaf in words, the same for equal values.
 
-    >>> word(object()), word((1, "a", {"c", "b"})), word(Raised("ValueError")), word(print)
-    ('an object', "(1, 'a', {'b', 'c'})", 'exception ValueError', 'builtins.print')
+    >>> describe_value(object()), describe_value((1, "a", {"c", "b"}))
+    ('an object', "(1, 'a', {'b', 'c'})")
+    >>> describe_value(Raised("ValueError")), describe_value(print)
+    ('exception ValueError', 'builtins.print')
     """
     if isinstance(value, Raised):
         return RAISES + value.kind
@@ -77,10 +79,10 @@ def word(value: Any, depth: int = 0) -> str:
     if depth == _DEEPEST_KEY:
         return "..."
     if type(value) in (tuple, list):
-        inside = ", ".join(word(v, depth + 1) for v in value)
+        inside = ", ".join(describe_value(v, depth + 1) for v in value)
         return _cut(f"({inside}{',' if len(value) == 1 else ''})" if type(value) is tuple else f"[{inside}]")
     if type(value) in (set, frozenset):
-        return _cut(f"{{{', '.join(sorted(word(v, depth + 1) for v in value))}}}")
+        return _cut(f"{{{', '.join(sorted(describe_value(v, depth + 1) for v in value))}}}")
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return without_addresses(f"{value.__module__}.{value.__qualname__}")
     return article(type(value).__name__)
@@ -92,7 +94,7 @@ def key_word(key: Any) -> str:
     >>> key_word("n"), key_word(1), key_word(object())
     ('n', '1', 'an object')
     """
-    return without_addresses(key) if isinstance(key, str) else word(key)
+    return without_addresses(key) if isinstance(key, str) else describe_value(key)
 
 
 def article(kind: str) -> str:
@@ -127,7 +129,7 @@ _SOMEWHERE = "\0"
 Leaf = tuple[str, Any]
 
 
-def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterator[Leaf]:
+def iter_leaves(output: Any, path: str = "", ancestors: tuple[int, ...] = ()) -> Iterator[Leaf]:
     """Take an output apart into its leaves, each with its path.
 
     Objects are told by the name of their type and by their attributes, sets by their members in order: what
@@ -136,28 +138,28 @@ def leaves(output: Any, path: str = "", around: tuple[int, ...] = ()) -> Iterato
     Args:
         output: of any kind.
         path: its place.
-        around: identities of the parts that it lies in.
+        ancestors: identities of the parts that it lies in.
 
-    >>> list(leaves({"n": 3, "mean": [0.5, None]}))
+    >>> list(iter_leaves({"n": 3, "mean": [0.5, None]}))
     [('.keys', "('n', 'mean')"), ('.n', 3), ('len(.mean)', 2), ('.mean[0]', 0.5), ('.mean[1]', None)]
     """
-    if id(output) in around:
+    if id(output) in ancestors:
         yield path, ...
-    elif len(around) == _DEEPEST:
+    elif len(ancestors) == _DEEPEST:
         yield path, Unread(article(type(output).__name__), f"it is nested {_DEEPEST} levels deep")
     else:
         try:
             # `output` stays alive to the end, so that no other part is made in its place in memory.
-            yield from _leaves(output, path, (*around, id(output)))
+            yield from _iter_leaves(output, path, (*ancestors, id(output)))
         except Exception:  # attributes, numbers and iterators can be the mechanism's code too
             yield path or "value", Unread(article(type(output).__name__), "reading it raises")
 
 
-def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+def _iter_leaves(value: Any, path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
     name = path or "value"
-    output = given
-    if not isinstance(given, _MOMENTS):  # those of pandas would lose their time zone
-        output = given.as_py() if hasattr(given, "as_py") else plain(given)
+    output = value
+    if not isinstance(value, _MOMENTS):  # those of pandas would lose their time zone
+        output = value.as_py() if hasattr(value, "as_py") else plain(value)
     if isinstance(output, np.ndarray):
         output = output.tolist()
     elif isinstance(output, (np.datetime64, np.timedelta64)) and np.isnat(output):
@@ -168,8 +170,8 @@ def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
         yield name, output
     elif isinstance(output, enum.Enum):
         # A class that is made anew in each draw may have the same names for other values.
-        yield name, word(output)
-        yield from leaves(output.value, f"{path}.value", around)
+        yield name, describe_value(output)
+        yield from iter_leaves(output.value, f"{path}.value", ancestors)
     elif isinstance(output, numbers.Number):
         yield from _number(output, name)
     elif isinstance(output, _MOMENTS):
@@ -180,33 +182,33 @@ def _leaves(given: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
         yield name, output
         yield from _text(output.message, f"message{path}")
     else:
-        yield from _parts(output, path, around)
-    yield from _beside(output, path, around)
+        yield from _parts(output, path, ancestors)
+    yield from _iter_attribute_leaves(output, path, ancestors)
 
 
-def _beside(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+def _iter_attribute_leaves(output: Any, path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
     """Yield the leaves of the attributes that a subclass of a number, a text or a list has."""
     if isinstance(output, _KNOWN):
         for attribute, value in getattr(output, "__dict__", {}).items():
-            yield from leaves(value, f"{path}.{attribute}", around)
+            yield from iter_leaves(value, f"{path}.{attribute}", ancestors)
 
 
-def _parts(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+def _parts(output: Any, path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
     name = path or "value"
     if isinstance(output, Mapping):
-        yield from _mapping(output, path, around)
+        yield from _mapping(output, path, ancestors)
     elif isinstance(output, Set):
-        yield from _set(output, path, around)
+        yield from _set(output, path, ancestors)
     elif isinstance(output, range):
         yield name, Unread("a range", "")
-        yield from leaves((output.start, output.stop, output.step), path, around)
+        yield from iter_leaves((output.start, output.stop, output.step), path, ancestors)
     elif isinstance(output, Collection) and not isinstance(output, type):
         items = output if isinstance(output, (list, tuple)) else list(output)
         yield f"len({name})", len(items)
         for place, value in _named(items):
-            yield from leaves(value, f"{path}[{place}]", around)
+            yield from iter_leaves(value, f"{path}[{place}]", ancestors)
     else:
-        yield from _object(output, path, around)
+        yield from _object(output, path, ancestors)
 
 
 def _number(value: Any, name: str) -> Iterator[Leaf]:
@@ -226,8 +228,8 @@ def _number(value: Any, name: str) -> Iterator[Leaf]:
         yield f"exponent of {name}", value.as_tuple().exponent
     elif isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
         yield name, Unread(article(type(value).__name__), "")
-        yield from _leaves(value.real, f"{name}.real", ())
-        yield from _leaves(value.imag, f"{name}.imag", ())
+        yield from _iter_leaves(value.real, f"{name}.real", ())
+        yield from _iter_leaves(value.imag, f"{name}.imag", ())
         return
     else:
         yield name, Exact(float(value), type(value).__name__)
@@ -298,26 +300,26 @@ def _text(value: Any, name: str) -> Iterator[Leaf]:
         yield f"number {i} in {name}", int(match[0], 16) if "x" in match[0] else float(match[0])
 
 
-def _mapping(output: Mapping[Any, Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+def _mapping(output: Mapping[Any, Any], path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
     lists = [v for v in output.values() if isinstance(v, (list, np.ndarray))]
-    yield f"{path}.keys", word(tuple(output))
+    yield f"{path}.keys", describe_value(tuple(output))
     if output and len(lists) == len(output) and len({len(v) for v in lists}) == 1:
-        yield from leaves(rows(dict(output)), path, around)
+        yield from iter_leaves(rows(dict(output)), path, ancestors)
         return
     for key, value in output.items():
-        yield from leaves(value, f"{path}.{key_word(key)}", around)
+        yield from iter_leaves(value, f"{path}.{key_word(key)}", ancestors)
 
 
-def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
+def _set(output: Set[Any], path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
     """Yield the leaves of a set in an order that no hash or address decides: texts by name, others sorted."""
     yield f"len({path or 'value'})", len(output)
     parts: list[tuple[list[tuple[str, float, str]], list[Leaf]]] = []
     for member in output:
         if member is None or isinstance(member, (*_TEXTS, enum.Enum)):
-            yield f"{word(member)} in {path or 'value'}", True
+            yield f"{describe_value(member)} in {path or 'value'}", True
         else:
             # Read once: sets within sets would be read twice as often at each level.
-            found = list(itertools.islice(leaves(member, _SOMEWHERE, around), MAX_LEAVES))
+            found = list(itertools.islice(iter_leaves(member, _SOMEWHERE, ancestors), MAX_LEAVES))
             parts.append((sorted((where, *_order(leaf)) for where, leaf in found), found))
     parts.sort(key=lambda part: part[0])
     for i, (_, found) in enumerate(parts):
@@ -325,15 +327,15 @@ def _set(output: Set[Any], path: str, around: tuple[int, ...]) -> Iterator[Leaf]
             yield where.replace(_SOMEWHERE, f"{path}[{i}]"), leaf
 
 
-def _object(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
-    name, kind = path or "value", word(output)
+def _object(output: Any, path: str, ancestors: tuple[int, ...]) -> Iterator[Leaf]:
+    name, kind = path or "value", describe_value(output)
     if isinstance(output, os.PathLike):
         yield name, Unread(article(type(output).__name__), "")
         yield from _text(os.fspath(output), f"path of {name}")
         return
     if isinstance(output, BaseException):
         yield name, Unread(kind, "")
-        yield from leaves(output.args, f"{path}.args", around)
+        yield from iter_leaves(output.args, f"{path}.args", ancestors)
     attributes = _attributes(output)
     if not isinstance(output, BaseException):
         stateless = type(output) is object
@@ -341,7 +343,7 @@ def _object(output: Any, path: str, around: tuple[int, ...]) -> Iterator[Leaf]:
     if "__float__" in dir(type(output)):
         yield f"float({name})", float(output)
     for attribute, value in attributes.items():
-        yield from leaves(value, f"{path}.{attribute}", around)
+        yield from iter_leaves(value, f"{path}.{attribute}", ancestors)
 
 
 def _attributes(output: Any) -> dict[str, Any]:
@@ -372,7 +374,7 @@ def _named(items: Any) -> Iterator[tuple[str, Any]]:
             else []
         )
         if texts:
-            name = ",".join(map(word, texts))
+            name = ",".join(map(describe_value, texts))
             seen[name] = seen.get(name, 0) + 1
             yield (name if seen[name] == 1 else f"{name}#{seen[name]}"), item
         else:
@@ -386,7 +388,7 @@ def _order(leaf: Any) -> tuple[float, str]:
     elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         value, kind = as_float(leaf), ""
     else:
-        return 0.0, word(leaf)
+        return 0.0, describe_value(leaf)
     return (math.inf if math.isnan(value) else value), kind
 
 

@@ -10,8 +10,8 @@ from sfumato.audit.bets import RELEARN, Place, Step, Wager
 from sfumato.audit.claims import Claim
 from sfumato.audit.datasets import Edge
 from sfumato.audit.mechanisms import BatchRaised, Mechanism
-from sfumato.audit.output_columns import MISSING, Draws, Floats, Reader, form, joined
-from sfumato.audit.output_features import Quantiles, bank, most_different
+from sfumato.audit.output_columns import MISSING, Draws, Floats, Reader, form, join_batches
+from sfumato.audit.output_features import Quantiles, bank, rank_columns
 from sfumato.audit.python_code import cut, replay
 from sfumato.audit.report import Histogram, Witness
 
@@ -74,7 +74,7 @@ class PairTest:
         """The draws on both datasets of this pair, up to the first 20 million numbers of each."""
         columns = len(self.reader.paths)
         if len(self._x) > 1:
-            self._x, self._y = [joined(self._x, columns)], [joined(self._y, columns)]
+            self._x, self._y = [join_batches(self._x, columns)], [join_batches(self._y, columns)]
         return self._x[0].wide(columns), self._y[0].wide(columns)
 
     @property
@@ -182,7 +182,7 @@ class PairTest:
             self._looked_at = self.samples
             first = not self.wagers
             self._columns += (
-                most_different(x, y) if first else range(self._columns_seen, len(self.reader.paths))
+                rank_columns(x, y) if first else range(self._columns_seen, len(self.reader.paths))
             )
             self._columns = list(dict.fromkeys(self._columns))[:_MAX_COLUMNS]
             self._columns_seen = len(self.reader.paths)

@@ -31,9 +31,9 @@ def literal(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     if type(value) is list:
-        return f"[{_joined(value)}]"
+        return f"[{_join_lines(value)}]"
     if type(value) is tuple:
-        return f"({_joined(value)}{',' if len(value) == 1 else ''})"
+        return f"({_join_lines(value)}{',' if len(value) == 1 else ''})"
     if type(value) is dict:
         return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
     if isinstance(value, np.ndarray) and value.dtype != object:
@@ -64,7 +64,7 @@ def cut(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _joined(values: Any) -> str:
+def _join_lines(values: Any) -> str:
     return ", ".join(map(literal, values))
 
 

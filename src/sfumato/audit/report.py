@@ -13,7 +13,7 @@ from sfumato.audit.report_page import page
 from sfumato.audit.report_text import text
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import TextCard
-from sfumato.files import checked_place, replacing
+from sfumato.files import check_output_path, replacing
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Report(TextCard):
             ParameterError: the path has another ending, its folder does not exist, or it is not a file.
             OSError: the file cannot be written.
         """
-        target = checked_path(path)
+        target = check_path(path)
         writers = {".html": self.to_html, ".json": self.to_json, ".txt": self.__str__}
         written = writers[target.suffix.lower()]()
         whole = written if written.endswith("\n") else f"{written}\n"
@@ -221,9 +221,9 @@ class Report(TextCard):
             file.write(whole.encode("utf-8", errors="replace"))
 
 
-def checked_path(path: str | Path, name: str = "path") -> Path:
+def check_path(path: str | Path, name: str = "path") -> Path:
     """Return the whole path of a report file, if it can be written; `name` is the parameter's name."""
-    return checked_place(path, name, (".html", ".json", ".txt"))
+    return check_output_path(path, name, (".html", ".json", ".txt"))
 
 
 def _finite(value: Any) -> Any:

@@ -22,7 +22,7 @@ from sfumato.audit.histogram_buckets import Comparison
 from sfumato.audit.python_code import shown
 from sfumato.audit.report_text import excess, lower_bound, sight
 from sfumato.dataclass import dataclass
-from sfumato.display.cards import escaped
+from sfumato.display.cards import escape_html
 
 if TYPE_CHECKING:
     from sfumato.audit.report import Histogram, Point, Report, Witness
@@ -45,13 +45,13 @@ def _sections() -> dict[str, Template]:
     return {name: Template(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _filled(section: str, **values: str) -> Html:
+def _fill_section(section: str, **values: str) -> Html:
     """Fill in a section of the report page's template; values that are no `Html` are escaped."""
-    safe = {name: value if isinstance(value, Html) else escaped(value) for name, value in values.items()}
+    safe = {name: value if isinstance(value, Html) else escape_html(value) for name, value in values.items()}
     return Html(_sections()[section].substitute(safe))
 
 
-def _joined(parts: Iterable[Html]) -> Html:
+def _join_html(parts: Iterable[Html]) -> Html:
     return Html("".join(parts))
 
 
@@ -72,22 +72,24 @@ def page(report: Report) -> str:
     witness = report.witness or report.closest
     parts = [_verdict(report), _result(report)]
     if witness is not None:
-        parts += [_event(report, witness), _sides(witness)]
+        parts += [_event(report, witness), _render_pair(witness)]
     parts += [_evidence(report), _pairs(report, witness), _notes(report), _settings(report)]
     title = f"{'Violated' if report.violated else 'Nothing found'}: {report.mechanism}"
-    return _filled("page", title=title, style=Html(style()), body=_joined(parts), version=__version__)
+    return _fill_section(
+        "page", title=title, style=Html(style()), body=_join_html(parts), version=__version__
+    )
 
 
 def _verdict(report: Report) -> Html:
     if not report.violated:
-        return _filled("passed", mechanism=report.mechanism, claim=report.claim)
+        return _fill_section("passed", mechanism=report.mechanism, claim=report.claim)
     alarms = "The histogram method has no exact rate of false alarms."
     if not math.isnan(report.alpha):
         alarms = (
             "A mechanism that keeps this claim is reported as violated with probability at most "
             f"{number(report.alpha)}, over the whole audit and whenever it stops."
         )
-    return _filled("violated", mechanism=report.mechanism, claim=report.claim, alarms=alarms)
+    return _fill_section("violated", mechanism=report.mechanism, claim=report.claim, alarms=alarms)
 
 
 def _result(report: Report) -> Html:
@@ -115,7 +117,7 @@ def _event(report: Report, witness: Witness) -> Html:
         )
     )
     permitted = bound_at(Pair(witness.epsilon, witness.delta), witness.neighbour_frequency)
-    return _filled(
+    return _fill_section(
         "event",
         title=title,
         kind=kind,
@@ -136,7 +138,7 @@ def _event(report: Report, witness: Witness) -> Html:
     )
 
 
-def _sides(witness: Witness) -> Html:
+def _render_pair(witness: Witness) -> Html:
     claim = Pair(witness.epsilon, witness.delta)
     figures = []
     for kind, bars in Bars.from_witness(witness).items():
@@ -146,20 +148,22 @@ def _sides(witness: Witness) -> Html:
         ):
             figure = direction(shares, claim, f"{kind}-{name}", (f"{one} dataset", other))
             title = f"{bars.what}: {one} dataset, bound from the {other}"
-            figures.append(_filled("side", title=title, picture=Html(figure.svg), caption=figure.caption))
-    return _filled("sides", figures=_joined(figures))
+            figures.append(
+                _fill_section("side", title=title, picture=Html(figure.svg), caption=figure.caption)
+            )
+    return _fill_section("sides", figures=_join_html(figures))
 
 
 def _evidence(report: Report) -> Html:
     if not report.trace or math.isnan(report.alpha):
         return Html()
     figure = wealth(report.trace, report.alpha, "wealth")
-    return _filled("evidence", picture=Html(figure.svg), caption=figure.caption)
+    return _fill_section("evidence", picture=Html(figure.svg), caption=figure.caption)
 
 
 def _pairs(report: Report, witness: Witness | None) -> Html:
     rows = [
-        _filled(
+        _fill_section(
             "pair",
             name=f"{name} (shown above)" if witness is not None and name == witness.edge else name,
             samples=f"{samples:,}",
@@ -167,12 +171,12 @@ def _pairs(report: Report, witness: Witness | None) -> Html:
         for name, samples in report.edges
     ]
     scroll = Html(_SCROLL if len(rows) > _LONG_TABLE else "")
-    return _filled("pairs", count=f"{len(rows):,}", rows=_joined(rows), scroll=scroll)
+    return _fill_section("pairs", count=f"{len(rows):,}", rows=_join_html(rows), scroll=scroll)
 
 
 def _notes(report: Report) -> Html:
-    items = [_filled("note", note=note) for note in report.notes]
-    return _filled("notes", items=_joined(items)) if items else Html()
+    items = [_fill_section("note", note=note) for note in report.notes]
+    return _fill_section("notes", items=_join_html(items)) if items else Html()
 
 
 def _settings(report: Report) -> Html:
@@ -187,7 +191,9 @@ def _settings(report: Report) -> Html:
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> Html:
     """Return a section of the report page with a table of names and values."""
-    return _filled("table", title=title, rows=_joined(_filled("row", name=n, value=v) for n, v in rows))
+    return _fill_section(
+        "table", title=title, rows=_join_html(_fill_section("row", name=n, value=v) for n, v in rows)
+    )
 
 
 # All pictures have one size, chosen so that their text can still be read on a telephone.
@@ -253,9 +259,9 @@ class Bars:
         return {"histogram": cls._merged(witness.histogram), "event": event}
 
     @classmethod
-    def _merged(cls, given: Histogram) -> Bars:
-        boundaries = np.array(given.boundaries)
-        counts = [np.array(c, np.int64) for c in (given.counts, given.neighbour_counts)]
+    def _merged(cls, histogram: Histogram) -> Bars:
+        boundaries = np.array(histogram.boundaries)
+        counts = [np.array(c, np.int64) for c in (histogram.counts, histogram.neighbour_counts)]
         while len(counts[0]) > _MIN_BUCKETS:
             buckets = len(counts[0])
             if buckets <= _MAX_BUCKETS and max(c.sum() for c in counts) >= _FEW_DRAWS * buckets:
@@ -265,7 +271,7 @@ class Bars:
             boundaries = np.append(boundaries[:-1:2], boundaries[-1])
         ticks = [boundaries[round(k * (len(boundaries) - 1) / 4)] for k in range(5)]
         first, second = (tuple(c.tolist()) for c in counts)
-        return cls(_distinct(ticks), first, second, given.samples, given.what)
+        return cls(_distinct(ticks), first, second, histogram.samples, histogram.what)
 
     @property
     def swapped(self) -> Bars:
@@ -393,18 +399,19 @@ class _Frame:
             # Words at the ends stay inside the picture.
             anchor = "middle" if between or 0 < k < len(labels) - 1 else "end" if k else "start"
             text = f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="{anchor}">'
-            parts.append(f"{text}{escaped(label)}</text>")
+            parts.append(f"{text}{escape_html(label)}</text>")
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         shortened = what if len(what) <= 60 else f"{what[:57]}..."
         parts.append(
-            f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escaped(shortened)}</text>'
+            f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escape_html(shortened)}</text>'
         )
         return "".join(parts)
 
 
 def _svg(name: str, title: str, about: str, body: Iterable[str]) -> str:
     named = f'role="img" aria-labelledby="{name}-title {name}-about"'
-    head = f'<title id="{name}-title">{escaped(title)}</title><desc id="{name}-about">{escaped(about)}</desc>'
+    head = f'<title id="{name}-title">{escape_html(title)}</title>'
+    head += f'<desc id="{name}-about">{escape_html(about)}</desc>'
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" {named}>{head}{"".join(body)}</svg>'
 
 

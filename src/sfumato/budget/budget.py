@@ -15,7 +15,7 @@ from sfumato.budget.filters import PrivacyFilter, Spent, Way, privacy_filters
 from sfumato.budget.loss import Loss
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Facts, Rows
-from sfumato.display.formatting import Spelled, exact, spelled_fields
+from sfumato.display.formatting import Spelled, exact, format_fields
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import one_of, round_down, round_up, written_up
 from sfumato.names import SuggestingArguments, foreign_names, suggest_arguments
@@ -48,7 +48,7 @@ class Unspent(NamedTuple):
     share: Fraction
 
     def __repr__(self) -> str:
-        return spelled_fields(self, self._fields)
+        return format_fields(self, self._fields)
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ class Cap(Spelled):
     composition: str
 
     @classmethod
-    def _checked(cls, epsilon: Any, delta: Any, composition: str) -> Self:
+    def _check(cls, epsilon: Any, delta: Any, composition: str) -> Self:
         """Return the cap of a budget from a user's epsilon, delta and composition.
 
         Raises:
@@ -112,13 +112,13 @@ class Account:
     called: str = "the budget"
 
     @classmethod
-    def _empty(cls, cap: Cap, called: str = "the budget") -> Self:
+    def _empty(cls, cap: Cap, name: str = "the budget") -> Self:
         """Return the account of a budget from which nothing was spent."""
-        return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap._filters), called)
+        return cls(cap, ((Fraction(0), Fraction(0)),) * len(cap._filters), name)
 
-    def _after(self, asked: Spent) -> Self:
+    def _after(self, requested: Spent) -> Self:
         """Return a budget's account after one more query, whether or not the query fits."""
-        prices = [each.price(asked) for each in self.cap._filters]
+        prices = [each.price(requested) for each in self.cap._filters]
         pairs = zip(self.totals, prices, strict=True)
         return replace(self, totals=tuple((a + c, b + d) for (a, b), (c, d) in pairs))
 
@@ -171,19 +171,19 @@ class Account:
             )
         return [each.way(share) for (each, _), part in zip(self._sums, used, strict=True) if part == least]
 
-    def _refusal(self, asked: Spent, epsilon: Any, delta: Any) -> BudgetError:
+    def _refusal(self, requested: Spent, epsilon: Any, delta: Any) -> BudgetError:
         """Return the error for a query that costs more than is left of a budget.
 
         Args:
-            asked: what does not fit.
+            requested: what does not fit.
             epsilon, delta: the same as they were given.
         """
         if len(self.totals) > 1:
-            return BudgetError(self._sums_refusal(asked))
-        name, given, value, place = "epsilon", epsilon, asked.epsilon, 0
+            return BudgetError(self._sums_refusal(requested))
+        name, given, value, place = "epsilon", epsilon, requested.epsilon, 0
         (limit,), (total,) = (each.limit for each in self.cap._filters), self.totals
         if total[0] + value <= limit[0]:
-            name, given, value, place = "delta", delta, asked.delta, 1
+            name, given, value, place = "delta", delta, requested.delta, 1
         over = max(limit[place] - total[place], Fraction(0))
         number = six_digits(given) if isinstance(given, Fraction) else shown(given)
         return BudgetError(
@@ -191,19 +191,19 @@ class Account:
             f"left, and {round_up(value - limit[place] + total[place]):g} more is needed"
         )
 
-    def _sums_refusal(self, asked: Spent) -> str:
+    def _sums_refusal(self, requested: Spent) -> str:
         """Return the refusal of a tight budget: what is missing, and what a query can still spend."""
-        left, with_delta = self.left, f" with delta={round_up(asked.delta):.6g}" * (asked.delta > 0)
-        first = f"epsilon={round_up(asked.epsilon):.6g}{with_delta} exceeds what is left of {self.called}"
+        left, with_delta = self.left, f" with delta={round_up(requested.delta):.6g}" * (requested.delta > 0)
+        first = f"epsilon={round_up(requested.epsilon):.6g}{with_delta} exceeds what is left of {self.called}"
         if not left.epsilon:
             return f"{first}: nothing is left for another query"
-        pairs = ("epsilon", asked.epsilon - left.epsilon), ("delta", asked.delta - left.delta)
+        pairs = ("epsilon", requested.epsilon - left.epsilon), ("delta", requested.delta - left.delta)
         lacking = " and ".join(f"{name}={round_up(over):.6g}" for name, over in pairs if over > 0)
         pair = f"epsilon={six_digits(left.epsilon)} and delta={six_digits(left.delta)}"
         can = f"a query can still spend {pair}"
         second = f" by {lacking}" if lacking else ""
         tighter = ". composition='adding' leaves all of the budget's delta to queries, instead of half"
-        return f"{first}{second}; {can}" + (tighter if asked.delta > left.delta else "")
+        return f"{first}{second}; {can}" + (tighter if requested.delta > left.delta else "")
 
     @property
     def _sums(self) -> list[tuple[PrivacyFilter, tuple[Fraction, Fraction]]]:
@@ -280,7 +280,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
 
     @suggest_arguments
     def __init__(self, epsilon: Any, delta: Any = 0, *, composition: str = "tight") -> None:
-        self._account = Account._empty(Cap._checked(epsilon, delta, composition))
+        self._account = Account._empty(Cap._check(epsilon, delta, composition))
         self._history: list[Spent] = []
         self._turn = Turn()
 
@@ -341,7 +341,7 @@ class Budget(SuggestingArguments, Displayed, Owned):
             raise ParameterError("plan", type(plan).__name__, "the canonical form of a plan, or left out")
         asked = Spent(str(what), eps, dlt, loss or Loss(approximate=((eps, dlt, 1),)))
         with self._turn():
-            entry = self._pay(asked, epsilon, delta, plan)
+            entry = self._charge(asked, epsilon, delta, plan)
         with suppress(Exception):  # of a handler: what is spent is spent
             LOG.info("spent epsilon=%.6g, delta=%.6g", eps, dlt)
         return entry
@@ -364,13 +364,15 @@ class Budget(SuggestingArguments, Displayed, Owned):
         """Return all accounts that a query must fit; the last one is the budget's own."""
         return (self._account,)
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry | None:
+    def _charge(
+        self, requested: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None
+    ) -> Entry | None:
         """Charge a query to the budget's account, or refuse it and quote epsilon and delta as given."""
-        after = self._account._after(asked)
+        after = self._account._after(requested)
         if not after._fits:
-            raise self._account._refusal(asked, epsilon, delta)
+            raise self._account._refusal(requested, epsilon, delta)
         self._account = after
-        self._history.append(asked)
+        self._history.append(requested)
         return None
 
     def _left(self) -> Unspent:

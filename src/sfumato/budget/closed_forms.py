@@ -17,7 +17,7 @@ from sfumato.exact.root_finding import crossing, halve, log_ratio
 
 SMALLEST = Fraction(1, 2**2048)  # a delta that is smaller is reported as this one
 BITS_OF_CHANCES = 128
-BEYOND = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
+OUT_OF_RANGE = 54  # Phi(-54) < e^(-54^2/2) < 2^-2100 < SMALLEST
 
 Chances = dict[Fraction, Any]  # a privacy loss -> its probability, an upper bound in MPFR
 
@@ -51,7 +51,7 @@ def gaussian_delta(epsilon: Fraction, mu_squared: Fraction) -> Fraction:
         half = up.div(mu, 2)
         # Every operation, a change of sign included, goes through a context: bare operators round to 53 bits.
         minus_first = down.sub(down.div(eps, mu), half)
-        if minus_first > BEYOND:
+        if minus_first > OUT_OF_RANGE:
             return SMALLEST
         minus_second = up.add(up.div(eps, mu), half)
         raised = up.div(tail(minus_first, bits, up=True), 2)

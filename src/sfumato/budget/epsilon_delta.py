@@ -6,7 +6,7 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from sfumato.display.formatting import spelled_fields
+from sfumato.display.formatting import format_fields
 from sfumato.errors import BudgetError, ParameterError, shown
 from sfumato.exact import as_int, as_written
 
@@ -104,4 +104,4 @@ class ExactCost(NamedTuple):
     delta: Fraction
 
     def __repr__(self) -> str:
-        return spelled_fields(self, self._fields)
+        return format_fields(self, self._fields)

@@ -29,7 +29,7 @@ from sfumato.certificate import Certificate, CertificateError, certify
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
 from sfumato.errors import BudgetError, RefusalError
-from sfumato.exact.library_settings import Isolated, unaffected
+from sfumato.exact.library_settings import Isolated, mark_unaffected
 from sfumato.exact.outward_rounding import log2
 from sfumato.exact.root_finding import crossing, log_ratio
 from sfumato.framework.measures import Measure
@@ -132,21 +132,21 @@ class Loss(Isolated, Spelled):
         )
 
     @property
-    @unaffected
+    @mark_unaffected
     def basic_epsilon(self) -> Fraction:
         """The epsilon of the loss by basic composition, without Gaussian noise."""
         return self._laplace_total() + sum((e * n for e, _, n in self.approximate), Fraction(0))
 
     @property
-    @unaffected
+    @mark_unaffected
     def rho(self) -> Fraction:
         """The rho of the loss in zero-concentrated DP, without its distinguishing events."""
-        return self._added(self.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
+        return self._add_up(self.gaussian / 2, lambda epsilon: epsilon * epsilon / 2)
 
     @property
     def mu_squared(self) -> Fraction:
         """The mu^2 of the loss in Gaussian DP, without its distinguishing events."""
-        return self._added(self.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
+        return self._add_up(self.gaussian, lambda epsilon: pure_mu(epsilon) ** 2)
 
     @property
     def least_delta(self) -> Fraction:
@@ -233,7 +233,7 @@ class Loss(Isolated, Spelled):
             return self.pure
         return sum((rate * count for rate, count in self.laplace), Fraction(0))
 
-    def _added(self, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
+    def _add_up(self, gaussian: Fraction, of_pure: Callable[[Fraction], Fraction]) -> Fraction:
         """Return a measure of all parts of the loss, added up, except its distinguishing events."""
         laplace = sum((of_pure(rate) * count for rate, count in self.laplace), Fraction(0))
         if self.pure is not None:  # a bound of all of them together
@@ -309,7 +309,7 @@ class PrivacyLoss(Measure):
         return loss.delta(budget[0]) <= budget[1]
 
 
-def proved(description: Mapping[str, Any], loss: Loss | None = None) -> Certificate:
+def certify_loss(description: Mapping[str, Any], loss: Loss | None = None) -> Certificate:
     """Return the certificate of a release, if the charged loss is at least the certified one.
 
     Args:
@@ -322,10 +322,12 @@ def proved(description: Mapping[str, Any], loss: Loss | None = None) -> Certific
     try:
         found = _certified(text) if len(text) <= _LONGEST_KEPT else certify(json.loads(text))
     except CertificateError as refusal:
-        raise _refused(str(refusal)) from None
-    for what, paid, least in () if loss is None else _paid(loss, found):
+        raise _make_refusal(str(refusal)) from None
+    for what, paid, least in () if loss is None else _compare_losses(loss, found):
         if least is not None and paid < least:
-            raise _refused(f"{what} of {float(paid):.6g} would be paid, and {float(least):.6g} is proved")
+            raise _make_refusal(
+                f"{what} of {float(paid):.6g} would be paid, and {float(least):.6g} is proved"
+            )
     return found
 
 
@@ -335,24 +337,24 @@ def _certified(text: str) -> Certificate:
     return certify(json.loads(text))
 
 
-def _paid(loss: Loss, found: Certificate) -> tuple[tuple[str, Any, Any], ...]:
+def _compare_losses(loss: Loss, certificate: Certificate) -> tuple[tuple[str, Any, Any], ...]:
     """Return, for each measure of loss that budgets charge, the charged and the certified value."""
     one = [(epsilon, delta) for epsilon, delta, times in loss.approximate if times == 1]
     if len(one) == len(loss.approximate) == 1 and not (loss.gaussian or loss.laplace or loss.additive_delta):
         # One mechanism of any kind: budgets know its epsilon, and its delta as a chance of events.
         ((epsilon, delta),) = one
-        if delta >= found.delta:
-            return (("an epsilon", epsilon, found.epsilon),)
+        if delta >= certificate.delta:
+            return (("an epsilon", epsilon, certificate.epsilon),)
     pure = None if loss.gaussian else loss.basic_epsilon
     return (
-        ("a pure epsilon", pure, None if pure is None else found.pure),
-        ("a squared mu", loss.gaussian, found.mu_squared),
-        ("a rho", loss.rho, found.rho),
-        ("a chance of events", loss.least_delta, found.events),
+        ("a pure epsilon", pure, None if pure is None else certificate.pure),
+        ("a squared mu", loss.gaussian, certificate.mu_squared),
+        ("a rho", loss.rho, certificate.rho),
+        ("a chance of events", loss.least_delta, certificate.events),
     )
 
 
-def _refused(problem: str) -> RefusalError:
+def _make_refusal(problem: str) -> RefusalError:
     return RefusalError(
         f"release: the certificate is refused, so nothing is read, charged or drawn: {problem}. This is a "
         "mistake in sfumato; please report it"

@@ -17,9 +17,9 @@ from sfumato.catalogs.declarations import ColumnDeclaration, Declarations, Forei
 from sfumato.errors import CatalogError, EngineError, ParameterError, QueryError, in_own_words, nearest, shown
 from sfumato.exact import as_int
 from sfumato.names.foreign_names import ARGUMENTS
-from sfumato.query.aggregates import checked_bounds
+from sfumato.query.aggregates import check_bounds
 from sfumato.query.tables.combined_tables import MAX_UNIT_ROWS
-from sfumato.query.tables.table_part import checked_parts, unit_name
+from sfumato.query.tables.table_part import check_parts, unit_name
 
 _TABLE = (
     *("source", "public", "privacy_unit", "unit_timezone", "types", "multiline", "encoding", "foreign_keys"),
@@ -63,7 +63,7 @@ def read(
         raise ParameterError("catalog", source, "the path of a TOML file, or a dict of the same form")
     path = str(os.fspath(source))
     folder = os.path.dirname(path)
-    return _declarations(path, _toml(path), placed or (lambda table: _beside(folder, table)), timezone)
+    return _declarations(path, _toml(path), placed or (lambda table: _relative_path(folder, table)), timezone)
 
 
 def _toml(path: str) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def _toml(path: str) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"), parse_float=Decimal)
 
 
-def _beside(folder: str, source: object) -> object:
+def _relative_path(folder: str, source: object) -> object:
     """Return a source's path in a catalog file, relative to the file's folder."""
     if isinstance(source, list):
-        return [_beside(folder, one) for one in source]
+        return [_relative_path(folder, one) for one in source]
     if not isinstance(source, str) or not folder or source.startswith("~"):
         return source
     scheme, found, path = source.partition(":///")
@@ -189,26 +189,26 @@ def _table(
     )
 
 
-def _unit(where: str, given: object) -> tuple[str, ...]:
+def _unit(where: str, value: object) -> tuple[str, ...]:
     """Return the columns of a privacy_unit entry in a catalog file; () where there is none."""
-    if given is None or (isinstance(given, str) and given.strip()):
-        return () if given is None else (given,)
-    if not isinstance(given, (list, tuple)):
+    if value is None or (isinstance(value, str) and value.strip()):
+        return () if value is None else (value,)
+    if not isinstance(value, (list, tuple)):
         raise CatalogError(
-            f"{where}: privacy_unit is {shown(given)}, but must be the name of a column, or a list of names"
+            f"{where}: privacy_unit is {shown(value)}, but must be the name of a column, or a list of names"
         )
     try:
-        return checked_parts(given)
+        return check_parts(value)
     except (ParameterError, QueryError) as error:
         text = str(error)
     raise CatalogError(f"{where}: {text}")
 
 
-def _types(where: str, given: object) -> dict[str, str] | None:
+def _types(where: str, value: object) -> dict[str, str] | None:
     """Return the column types of a types entry in a catalog file."""
-    if given is None:
+    if value is None:
         return None
-    types = dict(_mapping(f"{where}: types", given, 'types = {id = "BIGINT", day = "DATE"}'))
+    types = dict(_mapping(f"{where}: types", value, 'types = {id = "BIGINT", day = "DATE"}'))
     for name, kind in types.items():
         if not isinstance(name, str) or not isinstance(kind, str):
             raise CatalogError(
@@ -217,12 +217,12 @@ def _types(where: str, given: object) -> dict[str, str] | None:
     return types
 
 
-def _foreign_key(where: str, given: object) -> ForeignKey | None:
+def _foreign_key(where: str, value: object) -> ForeignKey | None:
     """Return the foreign key of a foreign_keys entry in a catalog file."""
-    if given is None:
+    if value is None:
         return None
     form = 'foreign_keys = {customer = "customers.id"}'
-    keys = _mapping(f"{where}: foreign_keys", given, form)
+    keys = _mapping(f"{where}: foreign_keys", value, form)
     if len(keys) != 1:
         raise CatalogError(
             f"{where}: foreign_keys has {len(keys)} keys, but one key leads to the unit of a row. "
@@ -262,23 +262,23 @@ def _check_foreign_key(table: TableDeclaration, tables: Mapping[str, TableDeclar
         at = tables[key.table]
 
 
-def _limit(where: str, given: Mapping[str, Any], name: str, most: int = _MAX_LIMIT) -> int | None:
+def _limit(where: str, entry: Mapping[str, Any], name: str, limit: int = _MAX_LIMIT) -> int | None:
     """Return a limit such as max_groups in a catalog file, an integer of at least 1."""
-    if name not in given:
+    if name not in entry:
         return None
-    number = as_int(given[name])
-    if number is None or not 1 <= number <= most:
-        told = "a billion" if most == _MAX_LIMIT else f"{most:,}"
+    number = as_int(entry[name])
+    if number is None or not 1 <= number <= limit:
+        told = "a billion" if limit == _MAX_LIMIT else f"{limit:,}"
         raise CatalogError(
-            f"{where}: {name} is {shown(given[name])}, but must be a whole number from 1 to {told}"
+            f"{where}: {name} is {shown(entry[name])}, but must be a whole number from 1 to {told}"
         )
     return number
 
 
-def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
+def _columns(where: str, value: object) -> Iterable[ColumnDeclaration]:
     """Yield the declarations of a table's columns in a catalog file."""
     seen: set[str] = set()
-    columns = _mapping(f"{where}: columns", given, f"[{where.partition(': ')[2]}.columns.age]")
+    columns = _mapping(f"{where}: columns", value, f"[{where.partition(': ')[2]}.columns.age]")
     for name, entry in columns.items():
         place = f"{where}.columns.{name}"
         if not isinstance(name, str) or not name.strip() or name.casefold() in seen:
@@ -290,19 +290,19 @@ def _columns(where: str, given: object) -> Iterable[ColumnDeclaration]:
         yield ColumnDeclaration(name, _bounds(place, column), domain, _is_complete(place, column))
 
 
-def _is_complete(where: str, given: Mapping[str, Any]) -> bool:
+def _is_complete(where: str, entry: Mapping[str, Any]) -> bool:
     """Return whether a column entry in a catalog file says that no value is missing."""
-    if "missing" in given and given["missing"] != "none":
+    if "missing" in entry and entry["missing"] != "none":
         raise CatalogError(
-            f'{where}: missing is {shown(given["missing"])}, but must be "none", for no NULL or '
+            f'{where}: missing is {shown(entry["missing"])}, but must be "none", for no NULL or '
             "NaN. Leave it out if a value can be missing"
         )
-    return "missing" in given
+    return "missing" in entry
 
 
-def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] | None:
+def _bounds(where: str, entry: Mapping[str, Any]) -> tuple[Fraction, Fraction] | None:
     """Return the lower and upper bound of a column entry in a catalog file."""
-    ends = {name: given[name] for name in ("lower", "upper") if name in given}
+    ends = {name: entry[name] for name in ("lower", "upper") if name in entry}
     if not ends:
         return None
     for name in ("lower", "upper"):
@@ -311,7 +311,7 @@ def _bounds(where: str, given: Mapping[str, Any]) -> tuple[Fraction, Fraction] |
         if not _is_number(ends[name], exact=True):
             raise CatalogError(f"{where}: {name} is {shown(ends[name])}, but must be a number")
     try:
-        return checked_bounds(where + ":", ends["lower"], ends["upper"])
+        return check_bounds(where + ":", ends["lower"], ends["upper"])
     except ParameterError as error:
         text = str(error)
     raise CatalogError(text)
@@ -354,33 +354,33 @@ def _kind(where: str, value: object) -> str:
     )
 
 
-def _truth(where: str, given: Mapping[str, Any], name: str, default: bool) -> bool:
+def _truth(where: str, entry: Mapping[str, Any], name: str, default: bool) -> bool:
     """Return a true or false entry of a catalog file."""
-    value = given.get(name, default)
+    value = entry.get(name, default)
     if not isinstance(value, bool):
         raise CatalogError(f"{where}: {name} is {shown(value)}, but must be true or false")
     return value
 
 
-def _text(where: str, given: Mapping[str, Any], name: str) -> str | None:
+def _text(where: str, entry: Mapping[str, Any], name: str) -> str | None:
     """Return a text entry of a catalog file."""
-    value = given.get(name)
+    value = entry.get(name)
     if value is not None and not isinstance(value, str):
         raise CatalogError(f"{where}: {name} is {shown(value)}, but must be a text")
     return value
 
 
-def _mapping(where: str, given: object, example: str) -> Mapping[str, Any]:
+def _mapping(where: str, value: object, example: str) -> Mapping[str, Any]:
     """Return a table entry of a catalog file; refuse other values."""
-    if isinstance(given, Mapping):
-        return given
-    kind = "is missing" if given is None else f"is {shown(given)}, but must be a table"
+    if isinstance(value, Mapping):
+        return value
+    kind = "is missing" if value is None else f"is {shown(value)}, but must be a table"
     raise CatalogError(f"{where} {kind}: write {example}")
 
 
-def _known(where: str, given: Mapping[str, Any], known: tuple[str, ...], of: str) -> None:
+def _known(where: str, entry: Mapping[str, Any], known: tuple[str, ...], of: str) -> None:
     """Refuse unknown keys in a catalog file, with a suggestion."""
-    for key in given:
+    for key in entry:
         if key not in known:
             meant = ARGUMENTS.get(key, "") if isinstance(key, str) else ""
             ours = [n for n in known if n in (meant, f"max_{meant}") or n in meant.split(" and ")]

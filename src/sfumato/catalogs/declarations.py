@@ -17,7 +17,7 @@ from sfumato.display.cards import Card, Displayed, Rows, Sentences
 from sfumato.display.formatting import Spelled, exact, visible
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.names import SuggestingArguments
-from sfumato.query.schema import own_name
+from sfumato.query.schema import match_name
 
 _MAX_LISTED = 40  # tables, and columns of all of them
 _FIRST = 5  # values of a domain
@@ -30,10 +30,17 @@ def catalog_card(catalog: Declarations) -> Card:
     columns = [(table, column) for table in tables for column in table.columns]
     known = [[table.name, column.name, _known(column)] for table, column in columns[:_MAX_LISTED]]
     return Card(
-        called(catalog.name),
+        catalog_title(catalog.name),
         [
-            Rows(["table", "whose rows", "limits"], rows, left=3, beyond=_beyond("tables", len(tables))),
-            Rows(["table", "column", "what is known"], known, left=3, beyond=_beyond("columns", len(columns)))
+            Rows(
+                ["table", "whose rows", "limits"], rows, left=3, beyond=_omitted_line("tables", len(tables))
+            ),
+            Rows(
+                ["table", "column", "what is known"],
+                known,
+                left=3,
+                beyond=_omitted_line("columns", len(columns)),
+            )
             if known
             else None,
             Sentences(["Nothing was read for this: a source is opened only when one of its tables is."]),
@@ -41,7 +48,7 @@ def catalog_card(catalog: Declarations) -> Card:
     )
 
 
-def called(name: str) -> str:
+def catalog_title(name: str) -> str:
     """Return how a catalog's declarations are titled: its file name without folders."""
     last = re.split(r"[/\\]", name)[-1]
     return "Catalog" if last == "catalog" else f"Catalog {last}"
@@ -77,7 +84,7 @@ def _known(column: ColumnDeclaration) -> str:
     return "; ".join(known)
 
 
-def _beyond(what: str, number: int) -> str:
+def _omitted_line(what: str, number: int) -> str:
     """Return the line that says how many declarations the catalog's card leaves out."""
     return f"The first {_MAX_LISTED} of {number:,} {what}." if number > _MAX_LISTED else ""
 
@@ -213,7 +220,7 @@ class Declarations(SuggestingArguments, Displayed):
         Raises:
             QueryError: there is no such table.
         """
-        own = own_name(name, self.tables) if isinstance(name, str) else None
+        own = match_name(name, self.tables) if isinstance(name, str) else None
         if own not in self.tables:
             near = nearest(name, self.tables) if isinstance(name, str) else None
             hint = f"; did you mean {near!r}?" if near else "."
@@ -249,7 +256,7 @@ class Declarations(SuggestingArguments, Displayed):
         return catalog_card(self)
 
     def __repr__(self) -> str:
-        return f"<{called(self.name)}: {', '.join(map(visible, self.tables))}>"
+        return f"<{catalog_title(self.name)}: {', '.join(map(visible, self.tables))}>"
 
 
 MAX_GROUPS = 1_000_000  # that are public, and so all in the output
@@ -321,9 +328,9 @@ def unused_note(table: TableDeclaration, name: str) -> str:
     )
 
 
-def beyond(table: TableDeclaration, name: str, given: int, limit: int) -> str:
+def exceeded_limit_message(table: TableDeclaration, name: str, value: int, limit: int) -> str:
     """Return the message that a limit is above the declared one."""
-    return f"{name} is {given}, but {table.where} allows at most {limit}"
+    return f"{name} is {value}, but {table.where} allows at most {limit}"
 
 
 def owner_notes(table: TableDeclaration, key: ForeignKey, unit: str) -> list[str]:

@@ -12,8 +12,8 @@ from sfumato.api.question import Question, Released
 from sfumato.api.table import Table
 from sfumato.catalogs.declarations import (
     TableDeclaration,
-    beyond,
     bounds_note,
+    exceeded_limit_message,
     groups_note,
     limit_note,
     product,
@@ -29,7 +29,7 @@ from sfumato.query.tables.combined_tables import (
     Combination,
     JoinKind,
     Union,
-    pairs_of,
+    list_key_pairs,
     with_units,
 )
 from sfumato.query.tables.dummy_rows import Known
@@ -69,7 +69,7 @@ class DeclaredTable(Table[Released]):
         names = "groups", "rows", "total_rows"
         for name, given, limit in zip(names, given_limits, (*limits, limit_of_all), strict=True):
             if given is not None and limit is not None and given > limit:
-                raise QueryError(f"bound: {beyond(self.declared, name, given, limit)}")
+                raise QueryError(f"bound: {exceeded_limit_message(self.declared, name, given, limit)}")
 
     def group_by(self, *columns: str, keys: Any = None) -> DeclaredTable[Released]:
         """Group by columns; if the catalog declares domains for all, their values are the groups.
@@ -102,8 +102,8 @@ class DeclaredTable(Table[Released]):
             QueryError: as for any table.
         """
         check_aggregates(aggregates.items())
-        bounded = {name: self._bounded(name, asked) for name, asked in aggregates.items()}
-        one_row = cast("DeclaredTable[Released]", self._one_row(bounded.values()))
+        bounded = {name: self._apply_bounds(name, asked) for name, asked in aggregates.items()}
+        one_row = cast("DeclaredTable[Released]", self._limit_to_one_row(bounded.values()))
         table = one_row._limited(bounded.values())
         notes = dict.fromkeys([*table.notes, *self._notes(aggregates.values())])
         return Table.agg(replace(table, notes=tuple(notes)), *unnamed, **bounded)
@@ -124,9 +124,9 @@ class DeclaredTable(Table[Released]):
         return super().top(*columns, k=k, by=by, keys=keys, candidates=candidates)
 
     @property
-    def _most_limits(self) -> tuple[int, int]:
+    def _max_limits(self) -> tuple[int, int]:
         """The largest limits of groups and rows that a release may infer: the declared ones."""
-        groups, rows = super()._most_limits
+        groups, rows = super()._max_limits
         return self.declared.max_groups or groups, self.declared.max_rows or rows
 
     @property
@@ -155,7 +155,7 @@ class DeclaredTable(Table[Released]):
         if not isinstance(other, DeclaredTable):
             made = super().join(other, on=on, how=how, rows=rows, unit_rows=unit_rows)
             return cast("DeclaredTable[Released]", made)
-        pairs, units = with_units(pairs_of(on), self._part, other._part), (self.unit, other.unit)
+        pairs, units = with_units(list_key_pairs(on), self._part, other._part), (self.unit, other.unit)
         if any(_names(self._origin(here), other._origin(there)) for here, there in pairs):
             pairs = pairs if units in pairs else (*pairs, units)
         found_rows = super().join(other, on=pairs, how=how, rows=rows, unit_rows=unit_rows)
@@ -173,16 +173,16 @@ class DeclaredTable(Table[Released]):
         others = [other.declared] if isinstance(other, DeclaredTable) else []
         return replace(made, declared=made.declared.joined_with(others))
 
-    def _joined_rows(self, other: object, given: int | None) -> int | None:
+    def _joined_rows(self, other: object, value: int | None) -> int | None:
         """Return the limit of joined rows per unit: the given one, or the declared limit of both tables."""
-        asked = as_int(given)  # what is no whole number is refused where it is joined
+        asked = as_int(value)  # what is no whole number is refused where it is joined
         for table in (self, other):
             declared = table.declared if isinstance(table, DeclaredTable) else None
             limit = None if declared is None else declared.max_joined_rows
             if declared is not None and limit is not None and asked is not None and asked > limit:
-                raise QueryError(f"join: {beyond(declared, 'unit_rows', asked, limit)}")
+                raise QueryError(f"join: {exceeded_limit_message(declared, 'unit_rows', asked, limit)}")
         limits = [t.declared.max_joined_rows for t in (self, other) if isinstance(t, DeclaredTable)]
-        return min((one for one in limits if one is not None), default=None) if given is None else given
+        return min((one for one in limits if one is not None), default=None) if value is None else value
 
     def _origin(self, column: str) -> Origin | None:
         """Return the declared table and column that a column comes from; None where a step computed it."""
@@ -194,52 +194,52 @@ class DeclaredTable(Table[Released]):
                 column = quoted[1].replace('""', '"')
         return (self.declared, column) if self.origins is None else self.origins.get(column)
 
-    def _combined(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
+    def _combine(self, how: Combination, *notes: str) -> DeclaredTable[Released]:
         """Return the combined table, with the declarations of columns that stay unchanged."""
         kept = [
             replace(column, name=new)
             for old, new in (() if isinstance(how, Union) else how.kept[0][1])
             for column in self.declared.columns
-            if column.name.casefold() == old.casefold() and self._own(old)
+            if column.name.casefold() == old.casefold() and self._is_declared(old)
         ]
-        combined = cast("DeclaredTable[Released]", super()._combined(how, *notes))
+        combined = cast("DeclaredTable[Released]", super()._combine(how, *notes))
         return replace(combined, declared=replace(self.declared, columns=tuple(kept)), origins={})
 
-    def _own(self, column: str) -> bool:
+    def _is_declared(self, column: str) -> bool:
         """Whether a column is the declared one, and not computed by a step."""
         derived = {step.name.casefold() for step in self._steps if isinstance(step, Derive)}
         return column.casefold() not in derived
 
     def _domains(self, columns: Sequence[str]) -> Any:
         """Return the declared domains of group keys; None where one is computed or has none."""
-        if not all(isinstance(c, str) and c in self.schema and self._own(c) for c in columns):
+        if not all(isinstance(c, str) and c in self.schema and self._is_declared(c) for c in columns):
             return None  # what is wrong with it is said where groups are made
         return self.declared.domains(columns)
 
-    def _bounded(self, name: str, asked: Aggregate) -> Aggregate:
+    def _apply_bounds(self, name: str, aggregate: Aggregate) -> Aggregate:
         """Return an aggregate with bounds from the table's declaration, where it has none."""
-        if isinstance(asked, Filled):
-            return replace(asked, of=self._bounded(name, asked.of))
-        if not isinstance(asked, Unbounded):
-            return asked
-        column = asked.column
+        if isinstance(aggregate, Filled):
+            return replace(aggregate, of=self._apply_bounds(name, aggregate.of))
+        if not isinstance(aggregate, Unbounded):
+            return aggregate
+        column = aggregate.column
         if column not in self.schema:
-            return asked  # which is said where the question is checked
-        bounds = self.declared.bounds(column) if self._own(column) else None
+            return aggregate  # which is said where the question is checked
+        bounds = self.declared.bounds(column) if self._is_declared(column) else None
         if bounds is None:
-            raise asked.refusal(self._declaring(column))
-        if dict(asked.options).get("per") == "unit":
+            raise aggregate.refusal(self._declaring(column))
+        if dict(aggregate.options).get("per") == "unit":
             raise QueryError(
                 f"agg: {name} needs bounds on what a unit adds to a group, but those in "
                 f"{self.declared.where} are for single rows. Write sum({column!r}, lower=..., "
                 "upper=..., per='unit'), or leave per out"
             )
-        return asked.bounded(*bounds)
+        return aggregate.bounded(*bounds)
 
     def _declaring(self, column: str) -> str:
         """Suggest where bounds of a column of this declared table could be declared."""
         where, origin = self.declared.where, self._origin(column)
-        if origin is not None and self._own(column):
+        if origin is not None and self._is_declared(column):
             return f", or declare lower and upper of {origin[1]} in {origin[0].where}"
         if self.declared.bounds(column) is not None:
             return (
@@ -247,7 +247,7 @@ class DeclaredTable(Table[Released]):
             )
         return f"; the question derives {column}, so bounds in {where} cannot be used"
 
-    def _limited(self, asked: Iterable[Aggregate]) -> DeclaredTable[Released]:
+    def _limited(self, aggregates: Iterable[Aggregate]) -> DeclaredTable[Released]:
         """Return the table with the declared limits that an aggregate needs and the query lacks."""
         if self.total_rows is not None:
             return self
@@ -255,18 +255,18 @@ class DeclaredTable(Table[Released]):
         if groups is None and self.keys and self.declared.max_groups is not None:
             groups = self.declared.max_groups
             notes.append(limit_note(self.declared, "groups", groups))
-        if rows is None and self.declared.max_rows is not None and any(a.needs_rows for a in asked):
+        if rows is None and self.declared.max_rows is not None and any(a.needs_rows for a in aggregates):
             rows = self.declared.max_rows
             notes.append(limit_note(self.declared, "rows", rows))
         return replace(self, groups=groups, rows=rows, notes=tuple(notes))
 
-    def _notes(self, asked: Iterable[Aggregate]) -> list[str]:
+    def _notes(self, aggregates: Iterable[Aggregate]) -> list[str]:
         """Return the notes on bounds and groups that come from the table's declaration."""
         found = []
         domains = self.declared.domains(self.keys) if self.by_domains else None
         if domains is not None:
             found.append(groups_note(self.declared, self.keys, domains))
-        for one in (aggregate.each for aggregate in asked):
+        for one in (aggregate.each for aggregate in aggregates):
             bounds = self.declared.bounds(one.column) if isinstance(one, Unbounded) else None
             if isinstance(one, Unbounded) and bounds is not None:
                 found.append(bounds_note(self.declared, one.column, bounds))

@@ -15,7 +15,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any
 
-from sfumato.certificate.composition import DIGITS, Loss, any_of_many, exp_above, total
+from sfumato.certificate.composition import DIGITS, Loss, any_of_many, exp_above, sum_exactly
 from sfumato.certificate.description import CertificateError, Description, limit_steps, read, require, take
 from sfumato.certificate.unit_loss import Bounding, bounding, lone_chance, noise_loss, pure
 
@@ -91,20 +91,20 @@ def certify(description: Mapping[str, Any]) -> Certificate:
     for place, part in enumerate(known["parts"]):
         try:
             with localcontext(DIGITS):
-                proofs.append(_proved(part))
+                proofs.append(_prove_part(part))
         except CertificateError as refusal:
             raise CertificateError(f"parts[{place}].{refusal.where}", refusal.problem) from None
         except ArithmeticError:
             raise CertificateError(f"parts[{place}]", "some number is too large or too small") from None
     numbers = ([getattr(proof, own.name) for proof in proofs] for own in fields(Proof))
-    sums: Any = (None if None in own else total(own) for own in numbers)
+    sums: Any = (None if None in own else sum_exactly(own) for own in numbers)
     found = Certificate(*sums, known, tuple(proofs))  # type: ignore[call-arg]
     fit = found.epsilon <= known["epsilon"] and found.delta <= known["delta"]
     require(fit, "epsilon", "the parts may lose more than that together")
     return found
 
 
-def _proved(part: Description) -> Proof:
+def _prove_part(part: Description) -> Proof:
     """Return what a part is proved to lose, or refuse."""
     take(300 + 130 * len(part.get("statistics", ())))
     loss, events = {"groups": _groups, "largest_groups": _largest, "survey": _survey}[part["kind"]](part)
@@ -162,7 +162,7 @@ def _largest(part: Description) -> tuple[Loss, Fraction]:
     most, spread = max(abs(lower), abs(upper)), max(upper, Fraction(0)) - min(lower, Fraction(0))
     loss, events = pure(part["rate"] * spread, k, _RANGED), Fraction(0)
     if noise is not None:
-        loss += _moved(noise, most, k)
+        loss += _prove_shift(noise, most, k)
     if private:
         require(lower >= 0 and candidates >= k, "candidates", "expected as many as picks, and none below 0")
         behind = part["rate"] * (margin - most + 1)
@@ -171,7 +171,7 @@ def _largest(part: Description) -> tuple[Loss, Fraction]:
     return loss, events
 
 
-def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
+def _prove_shift(noise: Description, distance: Fraction, times: int) -> Loss:
     """Return what noise of one law loses of numbers that move."""
     ratio = distance / noise["scale"]
     return Loss(mu_squared=times * ratio**2) if noise["law"] == "gaussian" else pure(ratio, times)
@@ -179,7 +179,7 @@ def _moved(noise: Description, distance: Fraction, times: int) -> Loss:
 
 def _survey(part: Description) -> tuple[Loss, Fraction]:
     """Return the loss of one answer."""
-    return _moved(part, part["one"], 1), Fraction(0)
+    return _prove_shift(part, part["one"], 1), Fraction(0)
 
 
 def checked(found: Any) -> tuple[Certificate | None, list[str]]:

@@ -57,14 +57,14 @@ class Loss:
             alike[loss] += times if loss else 0
         for coins in (tuple(alike.items()), ((self.pure, 1),)):
             if best > enough and math.prod(times + 1 for _, times in coins) <= _MAX_SUMS:
-                deltas = ((w, gaussian_delta(self.mu_squared, epsilon - loss)) for w, loss in _mixed(coins))
-                best = min(best, total(chance * delta for chance, delta in deltas))
+                deltas = ((w, gaussian_delta(self.mu_squared, epsilon - loss)) for w, loss in _mix(coins))
+                best = min(best, sum_exactly(chance * delta for chance, delta in deltas))
         if best > enough:
             best = min(best, _concentrated_delta(self.all_rho, epsilon))
         return best
 
 
-def _mixed(coins: Counted) -> list[tuple[Fraction, Fraction]]:
+def _mix(coins: Counted) -> list[tuple[Fraction, Fraction]]:
     """Return bounds of the chances of losses, and the losses, of biased coins together.
 
     Of n coins i have the loss -loss, and the others loss.
@@ -76,7 +76,7 @@ def _mixed(coins: Counted) -> list[tuple[Fraction, Fraction]]:
     for loss, n in coins:
         power, whole = -decimal(loss), (1 + (-decimal(loss)).exp()) ** n
         chances = [math.comb(n, i) * (i * power).exp() / whole for i in range(n + 1)]
-        each = [(widened(v, v), (n - 2 * i) * loss) for i, v in enumerate(chances)]
+        each = [(widen(v, v), (n - 2 * i) * loss) for i, v in enumerate(chances)]
         found = [(w * v, a + b) for w, a in found for v, b in each]
     return found
 
@@ -98,7 +98,7 @@ def _concentrated_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     return exp_above(Fraction(power if power < 0 else 0))  # also where it is no number
 
 
-def total(numbers: Iterable[Fraction]) -> Fraction:
+def sum_exactly(numbers: Iterable[Fraction]) -> Fraction:
     """Return the exact sum."""
     return sum(numbers, Fraction(0))
 
@@ -108,7 +108,7 @@ def decimal(x: Fraction) -> Decimal:
     return Decimal(x.numerator) / Decimal(x.denominator)
 
 
-def widened(x: Decimal, parts: Decimal) -> Fraction:
+def widen(x: Decimal, parts: Decimal) -> Fraction:
     """Return a bound of what was computed of some parts, with the digits of the context."""
     return Fraction(max(x + parts * _NEAR, _MIN))
 
@@ -116,7 +116,7 @@ def widened(x: Decimal, parts: Decimal) -> Fraction:
 def exp_above(x: Fraction) -> Fraction:
     """Return a bound of e^x; as a fraction a larger one than 1e9999 would take too long to write."""
     power = decimal(x).exp(_POWERS)
-    return widened(power, power)
+    return widen(power, power)
 
 
 def any_of_many(chance: Fraction, times: int) -> Fraction:
@@ -137,7 +137,7 @@ def tail_above(law: str, x: Fraction, scale: Fraction) -> Fraction:
     # With a half step, e^(-n / scale) / (1 + e^(-1 / scale)) for the next whole number n; without, e^-x / 2.
     half = decimal(1 / scale) / 2 if law == "discrete_laplace" else Decimal(0)
     found = _tail(decimal(x)) if law == "gaussian" else (-decimal(x) - half).exp() / (1 + (-2 * half).exp())
-    return widened(found, found)
+    return widen(found, found)
 
 
 def k_norm_tail(reach: Fraction, numbers: int, units: bool) -> Fraction:
@@ -152,7 +152,7 @@ def k_norm_tail(reach: Fraction, numbers: int, units: bool) -> Fraction:
         off, term = (erlang + off) / 2, term * x / j  # of Erlang less an exponential number
         found += (erlang + term + off + density / 2**j) / 2 if units else erlang
         erlang += term  # the tail of the next shape
-    return widened(found / numbers / 2, found)
+    return widen(found / numbers / 2, found)
 
 
 def gaussian_delta(mu_squared: Fraction, epsilon: Fraction) -> Fraction:
@@ -172,7 +172,7 @@ def gaussian_delta(mu_squared: Fraction, epsilon: Fraction) -> Fraction:
     if max(abs(low), abs(high)) > 10**6:
         return Fraction(_MIN if low > 40 else 1)
     near, far = _tail(low), e.exp() * _tail(high)
-    return min(widened(near - far, near + far), Fraction(1))
+    return min(widen(near - far, near + far), Fraction(1))
 
 
 def _tail(x: Decimal) -> Decimal:

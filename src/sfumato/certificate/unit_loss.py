@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import accumulate, combinations, pairwise
 from typing import NamedTuple
 
-from sfumato.certificate.composition import Counted, Loss, any_of_many, k_norm_tail, tail_above, total
+from sfumato.certificate.composition import Counted, Loss, any_of_many, k_norm_tail, sum_exactly, tail_above
 from sfumato.certificate.description import Description, require, take
 
 # A name, columns of which it is the product, the largest one, how far rounding moves it, and its centre.
@@ -70,7 +70,7 @@ def _sums(statistic: Description) -> tuple[list[Product], Numbers]:
     return found, [(beside["name"], beside["one"])] if beside else []
 
 
-def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
+def _sum_row_norms(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
     """Return L1 and L2 of one row.
 
     L2 is convex in the square of each column, but for rounding, so largest where each is 0 or at an end. For
@@ -92,8 +92,8 @@ def _of_sums(statistic: Description, scales: Mapping[str, Fraction]) -> tuple[Fr
         gains, losses = {of: max(gain, Fraction(0)) for of, gain in gains.items()}, []
     take(len(gains) << len(losses))
     zeros = (frozenset().union(*own) for n in range(len(losses) + 1) for own in combinations(losses, n))
-    l2 += max(total(gain for of, gain in gains.items() if not of & zero) for zero in zeros)
-    extra = total(one / scales[name] for name, one in beside)
+    l2 += max(sum_exactly(gain for of, gain in gains.items() if not of & zero) for zero in zeros)
+    extra = sum_exactly(one / scales[name] for name, one in beside)
     if statistic["kind"] == "cross":
         return l1 + extra, l2 + extra**2
     return max(l1, extra), max(l2, extra**2)  # a row has a value, or is NULL
@@ -126,9 +126,9 @@ def shift(statistic: Description, scales: Mapping[str, Fraction]) -> Shift:
     if kind in _MANY:  # one bin, a node on each level, one entry or all
         many = statistic["levels"] if kind == "nodes" else statistic["length"] if ball == "linf" else 1
         pairs = ((max(pairs)[0], many),)
-    l1, l2 = (total(n * x**power for x, n in pairs) for power in (1, 2))
+    l1, l2 = (sum_exactly(n * x**power for x, n in pairs) for power in (1, 2))
     if kind in _SUMS:
-        l1, l2 = map(min, (l1, l2), _of_sums(statistic, scales))
+        l1, l2 = map(min, (l1, l2), _sum_row_norms(statistic, scales))
     elif ball == "l2":
         l1 *= Fraction(1 + math.isqrt((statistic["length"] << 512) - 1), 1 << 256)  # the root, rounded up
         pairs = ((l1, 1),)
@@ -158,8 +158,8 @@ class Bounding(NamedTuple):
         """Return the largest sum of squared distances in all groups."""
         k, most = self.groups, self.total_rows
         if most is None:
-            return total(k * (s.rows or 1) ** 2 * s.l2 for s in shifts)
-        unit, row = (total(s.l2 for s in shifts if bool(s.rows) == by_row) for by_row in (False, True))
+            return sum_exactly(k * (s.rows or 1) ** 2 * s.l2 for s in shifts)
+        unit, row = (sum_exactly(s.l2 for s in shifts if bool(s.rows) == by_row) for by_row in (False, True))
         # Convex in the number of groups, with one row in each but one: largest in one, or in all of them.
         return max(unit + most**2 * row, k * unit + ((most - k + 1) ** 2 + k - 1) * row)
 
@@ -227,7 +227,7 @@ def noise_loss(part: Description, limits: Bounding) -> Loss:
         return pure(len(noise["blocks"]) * limits.laplace(shifts).pure)
     each = limits.l2(shifts) / limits.groups
     if noise["shape"] == "centred_gaussian":
-        return Loss(mu_squared=_centred(noise, numbers, moves, each, limits))
+        return Loss(mu_squared=_center_distance(noise, numbers, moves, each, limits))
     return Loss(mu_squared=each * (_levels if "levels" in noise else _series)(noise, limits))
 
 
@@ -275,19 +275,21 @@ def _limits(own: Description, other: Description) -> bool:
     return {"units": True, "rows": rows, "values": rows and sums}.get(own["kind"], own is other)
 
 
-def _centred(noise: Description, of: Description, moves: Moves, l2: Fraction, limits: Bounding) -> Fraction:
+def _center_distance(
+    noise: Description, description: Description, moves: Moves, l2: Fraction, limits: Bounding
+) -> Fraction:
     """Return the squared distance with a number in common, moved by the t that makes it the least.
 
     It is a parabola of t, and k times what a group of the unit adds to it: the highest of some lines.
     """
     k, fine, names = limits.groups, 1 << noise["fine_bits"], [count["name"] for count in noise["counts"]]
     require(len(names) <= 2, "noise.counts", "expected one or two coordinates")
-    _check_limits([*names, *sorted({*of} - {*names})], len(names), of)
+    _check_limits([*names, *sorted({*description} - {*names})], len(names), description)
     each = [(moves[own["name"]], own["weight"] / noise["scales"][own["name"]]) for own in noise["counts"]]
     square = 1 / noise["common"] ** 2 + (limits.shown or 0) * sum(w * w for _, w in each)
     # A value less twice a slope times t: of 0, of the largest numbers, and where a second count is 0.
     zero, ((first, weight), *_) = Fraction(0), each
-    lines = {(zero, zero), (l2, total(move * w for move, w in each)), (first**2, first * weight)}
+    lines = {(zero, zero), (l2, sum_exactly(move * w for move, w in each)), (first**2, first * weight)}
     turns = [k * b / square for _, b in lines]
     turns += [(c - d) / (b - e) / 2 for (c, b), (d, e) in combinations(lines, 2) if b != e]
     near = {Fraction(math.floor(t * fine) + i, fine) for t in turns for i in (0, 1)}

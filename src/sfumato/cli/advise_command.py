@@ -15,11 +15,11 @@ from sfumato.cli.options import (
     check_no_file,
     check_written,
     option,
+    print_text,
     read_catalog,
+    read_sql_file,
     sources,
-    tell,
     tell_written,
-    text_of,
 )
 from sfumato.errors import QueryError
 
@@ -63,18 +63,18 @@ def advise(
         _advise(console, questions, cost, release, output or [], plot)
 
 
-def _texts(given: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
+def _texts(values: list[str], files: list[Path]) -> Iterator[tuple[str, str]]:
     """Yield each query of `sfumato advise` with its name: that of its file, or ""."""
     from sfumato.dialect.sql_tokens import statements
 
-    for text in given:
+    for text in values:
         found = statements(check_no_file(text))
         if not found:
             raise QueryError(f"{text!r} has no query. Leave it out, or write SELECT ...")
         for one in found:
             yield "", one
     for path in files:
-        found = statements(text_of(path, "--file"))
+        found = statements(read_sql_file(path, "--file"))
         if not found:
             raise QueryError(f"--file: {str(path)!r} has no query. Leave it out, or write SELECT ...")
         for i, one in enumerate(found, 1):
@@ -90,7 +90,7 @@ def _questions(
     release: bool,
 ) -> dict[str, Any]:
     """Return the questions of `sfumato advise` by name; each table is opened once."""
-    from sfumato.advice.advice_request import free_name
+    from sfumato.advice.advice_request import find_unused_name
     from sfumato.api.question import Question
     from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
     from sfumato.dialect.options_clause import Advised
@@ -117,7 +117,7 @@ def _questions(
                     "advise: a query asks for the largest groups, which have no limits to choose. "
                     "Run it with sfumato sql"
                 )
-            found[free_name(name or question.query.title, found)] = question
+            found[find_unused_name(name or question.query.title, found)] = question
     return found
 
 
@@ -150,9 +150,9 @@ def _advise(
         advice = advised(table, questions, **cost)
     # Neither a full disk nor a reader who has gone costs what was paid for.
     try:
-        tell(console, str(advice))
-        told = [line for one in advice.questions.values() for line in _written(one)]
-        tell(console, "\n".join(["", "To run one with sfumato sql:", *told]))
+        print_text(console, str(advice))
+        told = [line for one in advice.questions.values() for line in _sql_lines(one)]
+        print_text(console, "\n".join(["", "To run one with sfumato sql:", *told]))
     finally:
         for path in outputs:
             write(path, iter(advice.to_arrow().to_batches()))
@@ -161,10 +161,10 @@ def _advise(
     tell_written(console, [*outputs, *filter(None, [plot])])
     if release:
         _release(console, advice)
-    tell(console, f"Note: {NOT_CHARGED}")
+    print_text(console, f"Note: {NOT_CHARGED}")
 
 
-def _written(one: Advised) -> Iterator[str]:
+def _sql_lines(one: Advised) -> Iterator[str]:
     """Yield the SQL lines that `sfumato advise` prints for a question: OPTIONS and inferred bounds."""
     table = one.question.table
     options = {

@@ -75,7 +75,7 @@ def audit(
                 seconds=seconds,
                 max_samples=max_samples,
             )
-            _tell(console, found, paths)
+            _print_report(console, found, paths)
         except KeyboardInterrupt:
             fail("stopped before the audit ended, without a verdict", ExitCode.STOPPED)
     raise typer.Exit(ExitCode.FAILED if found.violated else ExitCode.DONE)
@@ -108,13 +108,13 @@ def _method(method: str, confidence: float, given: dict[str, Any], datasets: str
     return method
 
 
-def _tell(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
+def _print_report(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
     """Print the audit report, and write its files."""
     from rich.text import Text
 
     from sfumato.display.formatting import visible
 
-    text = Text("\n".join(map(_shortened, visible(str(report), lines=True).split("\n"))))
+    text = Text("\n".join(map(_shorten_line, visible(str(report), lines=True).split("\n"))))
     text.highlight_regex(r"^VIOLATED", "bold red")
     # Before any file: a full disk must not cost the verdict.
     console.print(text, soft_wrap=True)
@@ -123,7 +123,7 @@ def _tell(console: Console, report: Report, paths: tuple[Path, ...]) -> None:
     tell_written(console, paths)
 
 
-def _shortened(line: str) -> str:
+def _shorten_line(line: str) -> str:
     """Shorten a line of the audit report that would fill the screen, such as a large dataset."""
     if len(line) <= _LONGEST_LINE:
         return line
@@ -182,10 +182,10 @@ def _listed(target: str | None, option: str) -> list[Any] | None:
 
 def _check_paths(paths: tuple[Path, ...]) -> None:
     """Check the audit report's output paths before anything is drawn."""
-    from sfumato.audit.report import checked_path
+    from sfumato.audit.report import check_path
 
     for path in paths:
-        checked_path(path, "--output")
+        check_path(path, "--output")
     check_distinct(paths)
 
 

@@ -15,13 +15,13 @@ from sfumato.cli.options import (
     check_written,
     fail,
     option,
+    print_text,
     read_catalog,
+    read_sql_file,
     sources,
-    tell,
     tell_written,
-    text_of,
 )
-from sfumato.display.progress import fraction_of
+from sfumato.display.progress import find_progress
 from sfumato.errors import ParameterError, QueryError
 
 
@@ -42,17 +42,17 @@ def check(
                         f"{what} is a catalog, which has no query options. Leave the options out, "
                         "or pass query.sql"
                     )
-                found = _of_catalog(what)
+                found = _check_catalog(what)
             else:
                 counts = {"splits": splits, "removed": removed}
-                found = _of_question(what, read_catalog(catalog), sources(table, public), counts)
+                found = _check_question(what, read_catalog(catalog), sources(table, public), counts)
         except KeyboardInterrupt:
             fail("stopped before the check ended, without a verdict", ExitCode.STOPPED)
-    tell(console, str(found))
+    print_text(console, str(found))
     raise typer.Exit(ExitCode.DONE if found.ok else ExitCode.FAILED)
 
 
-def _of_catalog(path: Path) -> Any:
+def _check_catalog(path: Path) -> Any:
     from sfumato.cli.terminal import Watch
 
     declared = read_catalog(path)
@@ -60,14 +60,14 @@ def _of_catalog(path: Path) -> Any:
         return declared.check()
 
 
-def _of_question(path: Path, catalog: Any, tables: dict[str, Any], counts: dict[str, int | None]) -> Any:
+def _check_question(path: Path, catalog: Any, tables: dict[str, Any], counts: dict[str, int | None]) -> Any:
     from sfumato.cli.terminal import Watch
     from sfumato.engines.question_check import check as checked
 
     done: list[float] = [0.0]
     given: dict[str, Any] = {"catalog": catalog, **counts}
     given = {name: value for name, value in given.items() if value is not None}
-    text = text_of(path, "PATH")
+    text = read_sql_file(path, "PATH")
     with Watch("Querying some units, and others", lambda: done[-1]):
         return checked(text, tables=tables or None, progress=done.append, **given)
 
@@ -95,7 +95,7 @@ def verify(
                 said, ok = (report(certificate), True) if certificate and not wrong else (refused, False)
         except RecursionError as error:
             fail(error, ExitCode.MISUSED)
-    tell(console, said)
+    print_text(console, said)
     raise typer.Exit(ExitCode.DONE if ok else ExitCode.FAILED)
 
 
@@ -129,12 +129,12 @@ def analyze(
             "bounds": _bounds(bounds or []),
         }
         files = check_written(output or [], plot)
-        release = _planned(file, catalog, sources(table, public))
+        release = _plan_query(file, catalog, sources(table, public))
         for path, name in files:
             release._check_no_source(path, name)
-        with Watch("Reading rows, comparing limits", fraction_of(release._engine)):
-            found = _found(release, compared)
-        tell(console, str(found))
+        with Watch("Reading rows, comparing limits", find_progress(release._engine)):
+            found = _print_findings(release, compared)
+        print_text(console, str(found))
         for path in output or []:
             write(path, iter(found.to_arrow(by_group=True).to_batches()))
         if plot is not None:
@@ -142,12 +142,12 @@ def analyze(
         tell_written(console, [path for path, _ in files])
 
 
-def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
+def _plan_query(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     """Return the planned, undrawn release of the query that `sfumato analyze` reads from a file."""
     from sfumato.engines.sql import ask
     from sfumato.release.release import Release
 
-    text, declared = text_of(file, "PATH"), read_catalog(catalog)
+    text, declared = read_sql_file(file, "PATH"), read_catalog(catalog)
     asked = ask(text, tables=tables, catalog=declared, types=None, limits=NO_LIMITS)
     asked.check_planned("analyze")
     release: Any = asked.release()
@@ -161,7 +161,7 @@ def _planned(file: Path, catalog: Path | None, tables: dict[str, Any]) -> Any:
     return parts[0]
 
 
-def _found(release: Any, compared: dict[str, Any]) -> Any:
+def _print_findings(release: Any, compared: dict[str, Any]) -> Any:
     from sfumato.guidance.analysis import analysed
 
     plan = release.plan
@@ -170,20 +170,20 @@ def _found(release: Any, compared: dict[str, Any]) -> Any:
     )
 
 
-def _limits(option: str, given: str | None) -> list[int] | None:
+def _limits(option: str, value: str | None) -> list[int] | None:
     """Return the limits in an option of `sfumato analyze`, written N,N,..."""
-    if given is None:
+    if value is None:
         return None
     try:
-        return [int(number) for number in given.split(",")]
+        return [int(number) for number in value.split(",")]
     except ValueError:
-        raise ParameterError(option, given, "whole numbers, such as 1,2,4,8") from None
+        raise ParameterError(option, value, "whole numbers, such as 1,2,4,8") from None
 
 
-def _bounds(given: list[str]) -> dict[str, list[tuple[str, str]]]:
+def _bounds(values: list[str]) -> dict[str, list[tuple[str, str]]]:
     """Return the bounds in options of `sfumato analyze`, written NAME=LOW:HIGH,LOW:HIGH."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for entry in given:
+    for entry in values:
         name, _, pairs = entry.rpartition("=")
         ends = [pair.split(":") for pair in pairs.split(",")]
         if not name or any(len(pair) != 2 for pair in ends):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.options import ExitCode, answering, argument, commands, option, tell, tell_written
+from sfumato.cli.options import ExitCode, answering, argument, commands, option, print_text, tell_written
 from sfumato.dataclass import dataclass
-from sfumato.display.formatting import guarded
+from sfumato.display.formatting import guard_formula
 from sfumato.errors import EngineError, ParameterError, QueryError
-from sfumato.files import whole_place
+from sfumato.files import resolve_output_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ _Period = Annotated[str | None, option("period")]
 _OPTIONS = ("epsilon", "delta", "composition", "period")
 
 
-def opened_ledger(place: str) -> Ledger:
+def open_ledger(place: str) -> Ledger:
     """Open the ledger that `sfumato budget` and `sfumato journal` work on."""
     from sfumato.budget.ledger.ledger import IN_COMMANDS, Ledger
 
@@ -77,7 +77,7 @@ class Payer:
         Raises:
             ParameterError: the path, which came by the option `name`, is the ledger's.
         """
-        if whole_place(path) in (whole_place(self.place), os.path.realpath(self.place)):
+        if resolve_output_path(path) in (resolve_output_path(self.place), os.path.realpath(self.place)):
             raise ParameterError(name, str(path), "a file other than the ledger, which it would replace")
 
     def tell_left(self, console: Console) -> None:
@@ -86,7 +86,7 @@ class Payer:
             words = str(self.budget)
         except EngineError as error:
             words = f"What is left of the budget cannot be read now: {error}"
-        tell(console, f"{words}.")
+        print_text(console, f"{words}.")
 
 
 def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer | None:
@@ -107,7 +107,7 @@ def payer(ledger: str | None, dataset: str | None, analyst: str | None) -> Payer
     place = ledger or os.environ.get(_VARIABLE)
     if not place:
         raise QueryError(f"--dataset: the ledger is missing. Add --ledger PLACE, or set {_VARIABLE}")
-    return Payer(place, opened_ledger(place).budget(dataset, analyst))
+    return Payer(place, open_ledger(place).budget(dataset, analyst))
 
 
 @budget.command()
@@ -122,7 +122,7 @@ def create(
 ) -> None:
     """Create a dataset's budget over all analysts together, because they may share what they learn."""
     with answering(*_OPTIONS) as console:
-        opened, how = opened_ledger(ledger), composition or "tight"
+        opened, how = open_ledger(ledger), composition or "tight"
         opened.create(dataset, epsilon, delta, composition=how, period=period, replace=replace)
         _print_accounts(console, opened.accounts(dataset))
 
@@ -139,7 +139,7 @@ def grant(
 ) -> None:
     """Grant an analyst a budget of their own within the dataset's budget, or change it."""
     with answering(*_OPTIONS) as console:
-        opened = opened_ledger(ledger)
+        opened = open_ledger(ledger)
         opened.grant(dataset, analyst, epsilon, delta, composition=composition, period=period)
         _print_accounts(console, opened.accounts(dataset))
 
@@ -151,7 +151,7 @@ def show_budgets(ledger: _Place, dataset: _Any = None) -> None:
     The command replays all entries, including caps, and compares the result with every account.
     """
     with answering(*_OPTIONS) as console:
-        opened = opened_ledger(ledger)
+        opened = open_ledger(ledger)
         opened.check()
         _print_accounts(console, opened.accounts(dataset))
 
@@ -167,7 +167,7 @@ def history(
 
     with answering(*_OPTIONS) as console:
         table = Table("entry", "when (UTC)", "kind", "dataset", "analyst", "epsilon", "delta", "what")
-        for entry in opened_ledger(ledger).history(dataset, analyst):
+        for entry in open_ledger(ledger).history(dataset, analyst):
             table.add_row(*_line(entry))
         print_table(console, table)
 
@@ -179,24 +179,24 @@ def export(
     dataset: _Any = None,
 ) -> None:
     """Write all entries to a file, with exact numbers; .json has one object per line."""
-    from sfumato.files import checked_place, replacing
+    from sfumato.files import check_output_path, replacing
 
     with answering(*_OPTIONS) as console:
-        path = checked_place(output, "--output", tuple(_FORMS))
-        text = _FORMS[path.suffix.lower()](entry.row() for entry in opened_ledger(ledger).history(dataset))
+        path = check_output_path(output, "--output", tuple(_FORMS))
+        text = _FORMS[path.suffix.lower()](entry.row() for entry in open_ledger(ledger).history(dataset))
         with replacing(path) as file:
             file.write(text.encode())
         tell_written(console, [path])
 
 
-def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
+def _print_accounts(console: Console, accounts: Sequence[LedgerAccount]) -> None:
     """Print the table of a ledger's budgets, with lifetime totals and caps that cannot be used up."""
     from rich.table import Table
 
-    renewed = any(kept.period is not None for kept in found)
+    renewed = any(kept.period is not None for kept in accounts)
     lifetime = ("period", "in a lifetime, which has no limit") if renewed else ()
     table = Table("dataset", "analyst", "epsilon, delta", "spent", "left", *lifetime)
-    for kept in found:
+    for kept in accounts:
         cap, left = kept.account.cap, kept.account.left
         table.add_row(
             *map(visible_text, (kept.dataset, kept.analyst or "(all)")),
@@ -206,23 +206,23 @@ def _print_accounts(console: Console, found: Sequence[LedgerAccount]) -> None:
             *(() if kept.period is None else (f"{kept.period} {kept.since}", _pair(*kept.lifetime.spent))),
         )
     print_table(console, table)
-    whole = {kept.dataset: kept for kept in found if kept.analyst is None}
-    for kept in found:
+    whole = {kept.dataset: kept for kept in accounts if kept.analyst is None}
+    for kept in accounts:
         if kept.analyst is not None and _is_above(kept, whole[kept.dataset]):
-            tell(
+            print_text(
                 console,
                 f"The cap of {kept.analyst} is above that of {kept.dataset!r} over all analysts, "
                 "which also applies: nobody can spend more than that.",
             )
 
 
-def _is_above(kept: LedgerAccount, whole: LedgerAccount) -> bool:
+def _is_above(account: LedgerAccount, whole: LedgerAccount) -> bool:
     """Whether an analyst's ledger budget can never be used up, because the dataset's cap is smaller."""
     from sfumato.budget.ledger.ledger_entries import PERIODS
 
-    cap, over = kept.account.cap, whole.account.cap
+    cap, over = account.account.cap, whole.account.cap
     longer = (*PERIODS, None)
-    in_time = longer.index(kept.period) <= longer.index(whole.period)
+    in_time = longer.index(account.period) <= longer.index(whole.period)
     return in_time and (cap.epsilon > over.epsilon or cap.delta > over.delta)
 
 
@@ -251,7 +251,9 @@ def _csv(rows: Iterable[dict[str, Any]]) -> str:
     written = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     written.writeheader()
     for row in rows:
-        cells = ((name, guarded(value) if isinstance(value, str) else value) for name, value in row.items())
+        cells = (
+            (name, guard_formula(value) if isinstance(value, str) else value) for name, value in row.items()
+        )
         written.writerow(dict(cells))
     return text.getvalue()
 
@@ -277,8 +279,8 @@ def verify(
     The command prints the head: keep it elsewhere, and pass it with --head next time.
     """
     with answering() as console:
-        found = opened_ledger(ledger).journal.verify(head)
-        tell(console, str(found))
+        found = open_ledger(ledger).journal.verify(head)
+        print_text(console, str(found))
     if not found:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -293,12 +295,12 @@ def show_journal(
     """Show each query in order: analyst, time, cost and outcome."""
     from rich.table import Table
 
-    from sfumato.files import checked_place, replacing
+    from sfumato.files import check_output_path, replacing
 
     with answering() as console:
-        lines = opened_ledger(ledger).journal.lines(dataset, analyst)
+        lines = open_ledger(ledger).journal.lines(dataset, analyst)
         if output is not None:
-            path = checked_place(output, "--output", (".json",))
+            path = check_output_path(output, "--output", (".json",))
             with replacing(path) as file:
                 file.write("".join(json.dumps(line.row()) + "\n" for line in lines).encode())
             tell_written(console, [path])
@@ -317,8 +319,8 @@ def audit(
 ) -> None:
     """List queries to review: about one unit, nearly equal to others, or a total minus its parts."""
     with answering() as console:
-        found = opened_ledger(ledger).journal.audit(dataset)
-        tell(console, str(found))
+        found = open_ledger(ledger).journal.audit(dataset)
+        print_text(console, str(found))
     if strict and found.findings:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -334,8 +336,8 @@ def declare(
     Run it after new data has replaced the old.
     """
     with answering() as console:
-        opened_ledger(ledger).journal.declare(dataset, version)
-        tell(console, f"The data of {dataset!r} is now version {version!r}.")
+        open_ledger(ledger).journal.declare(dataset, version)
+        print_text(console, f"The data of {dataset!r} is now version {version!r}.")
 
 
 @journal.command()
@@ -345,7 +347,7 @@ def publish(
 ) -> None:
     """Give the answer of a query at no charge to every analyst who asks the same query."""
     with answering() as console:
-        opened_ledger(ledger).journal.publish(entry)
+        open_ledger(ledger).journal.publish(entry)
         console.print(f"The answer to the query of entry {entry} is for everybody who sends the same query.")
 
 

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from sfumato.errors import EngineError, ParameterError, QueryError, SfumatoError
-from sfumato.files import whole_place
+from sfumato.files import resolve_output_path
 from sfumato.names.foreign_names import COMMAND_LINE
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 
 @cache
-def _declared(kind: str, name: str) -> dict[str, Any]:
+def _option_entry(kind: str, name: str) -> dict[str, Any]:
     """Return a command-line option's entry in `options.toml`; the part after a dot overrides it."""
     declared = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))[kind]
     entry, _, part = name.partition(".")
@@ -43,7 +43,7 @@ def _declared(kind: str, name: str) -> dict[str, Any]:
 
 def option(name: str) -> Any:
     """Return a command-line option of `options.toml`, such as "plot" or "plot.advise"."""
-    entry = _declared("options", name)
+    entry = _option_entry("options", name)
     return typer.Option(
         *entry["names"].split(),
         metavar=entry.get("value", " "),
@@ -55,7 +55,7 @@ def option(name: str) -> Any:
 
 def argument(name: str) -> Any:
     """Return a command-line argument of `options.toml`."""
-    entry = _declared("arguments", name)
+    entry = _option_entry("arguments", name)
     return typer.Argument(metavar=entry["value"], help=entry["help"], show_default=False)
 
 
@@ -154,7 +154,7 @@ def fail(error: Exception | str, code: IntEnum, options: Sequence[str] = ()) -> 
     raise typer.Exit(code)
 
 
-def text_of(file: Path, option: str) -> str:
+def read_sql_file(file: Path, option: str) -> str:
     """Return the SQL in a file that an option names.
 
     Raises:
@@ -216,26 +216,26 @@ def check_written(outputs: Sequence[Path], plot: Path | None) -> list[tuple[Path
         QueryError, ParameterError: one cannot be written, by its name, or is named twice.
         EngineError: matplotlib is not installed.
     """
-    from sfumato.release.release_files import checked_path
+    from sfumato.release.release_files import check_path
 
     check_distinct([*outputs, *filter(None, [plot])])
     for path in outputs:
-        checked_path(path)
+        check_path(path)
     if plot is None:
         return [(path, "--output") for path in outputs]
-    from sfumato.display.pictures import checked_picture
+    from sfumato.display.pictures import check_picture
 
-    checked_picture(plot, "plot path")
+    check_picture(plot, "plot path")
     return [*((path, "--output") for path in outputs), (plot, "--plot")]
 
 
 def check_distinct(paths: Sequence[Path]) -> None:
     """Refuse a file that two output options name."""
-    if len({whole_place(path) for path in paths}) < len(paths):
+    if len({resolve_output_path(path) for path in paths}) < len(paths):
         raise QueryError("--output: a file is named twice. Give each output its own name")
 
 
-def tell(console: Console, text: str) -> None:
+def print_text(console: Console, text: str) -> None:
     """Print a command's text of several lines as it is, without wrapping or markup."""
     from rich.text import Text
 
@@ -247,4 +247,4 @@ def tell(console: Console, text: str) -> None:
 def tell_written(console: Console, paths: Sequence[Path]) -> None:
     """Print which output files a command has written."""
     if paths:
-        tell(console, f"Wrote {', '.join(map(str, paths))}.")
+        print_text(console, f"Wrote {', '.join(map(str, paths))}.")

@@ -17,18 +17,18 @@ from sfumato.cli.options import (
     check_no_file,
     option,
     read_catalog,
+    read_sql_file,
     sources,
     tell_written,
-    text_of,
 )
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError
-from sfumato.files import checked_place
+from sfumato.files import check_output_path
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sfumato.engines.sql import Asked
+    from sfumato.engines.sql import ParsedQuery
     from sfumato.query.error_bars import Bars
     from sfumato.release.noisy_table import NoisyTable
 
@@ -74,7 +74,7 @@ class SqlCommand:
         LOG.addHandler(NullHandler())  # each command is a process; --explain says it
         self._check_paths()
         with Watch("Planning"):
-            asked = self._asked()
+            asked = self._parse_query()
             planned: NoisyTable = asked.trial()
         check_processed(planned, self.plot is not None, self.errors)
         check_largest(planned, self.plot is not None, self.errors, self.preview)
@@ -88,7 +88,7 @@ class SqlCommand:
         if self.errors:
             planned._check_bars(self._bars(planned))
         # Of what is found by looking only the release itself can tell.
-        if self.explain and not asked.looks:
+        if self.explain and not asked.needs_preliminary_queries:
             self._print_explanation(console, planned)
         if self.preview:
             from sfumato.cli.table_printer import print_preview
@@ -106,7 +106,7 @@ class SqlCommand:
         try:
             # A reader who has gone, as `head` has, does not cost the answer, which is paid.
             try:
-                if self.explain and asked.looks:
+                if self.explain and asked.needs_preliminary_queries:
                     self._print_explanation(console, release)
             finally:
                 self._answer(console, release)
@@ -120,14 +120,14 @@ class SqlCommand:
         """Draw the release of `sfumato sql`, print it, and write its files."""
         from sfumato.cli.table_printer import answers, is_processed, print_any, print_diagnostics
         from sfumato.cli.terminal import Watch
-        from sfumato.display.progress import fraction_of
+        from sfumato.display.progress import find_progress
 
         bars = self._bars(release)
         if self._streams and not is_processed(release):
-            with Watch(f"Writing {self.outputs[0]}", fraction_of(release, release._engine)):
+            with Watch(f"Writing {self.outputs[0]}", find_progress(release, release._engine)):
                 self._write_table(release, self.outputs[0])
         else:
-            with Watch("Reading rows, adding noise", fraction_of(release, release._engine)):
+            with Watch("Reading rows, adding noise", find_progress(release, release._engine)):
                 numbers, widths = answers(release, console, bars, self.show)
             # Neither a full disk nor a reader who has gone, as `head` has, costs the other answer.
             try:
@@ -144,23 +144,23 @@ class SqlCommand:
         return alone and not (self.errors and self.bars.simultaneous)
 
     def _check_paths(self) -> None:
-        from sfumato.release.release_files import checked_path
+        from sfumato.release.release_files import check_path
 
         for path in self.outputs:
-            checked_path(path, workbook=True)
+            check_path(path, workbook=True)
         if self.receipt is not None:
             if self.dry_run or self.preview:
                 raise QueryError(
                     "--receipt: nothing is released, so there is no receipt. Leave one of the two out"
                 )
-            checked_place(self.receipt, "--receipt", (".json",))
+            check_output_path(self.receipt, "--receipt", (".json",))
         check_distinct([path for path, _ in self._files])
         if self.plot is not None:
-            from sfumato.display.pictures import checked_picture
+            from sfumato.display.pictures import check_picture
 
-            checked_picture(self.plot, "plot path")
+            check_picture(self.plot, "plot path")
 
-    def _asked(self) -> Asked:
+    def _parse_query(self) -> ParsedQuery:
         from sfumato.engines.sql import ask
 
         asked = ask(self.text, **self.tables, limits=self.limits)
@@ -185,12 +185,14 @@ class SqlCommand:
                 self._write_table(release, path)
         if self.plot is not None:
             with Watch(f"Drawing {self.plot}"):
-                release.plot(self.plot, confidence=self.bars.confidence, **self._given(release))
+                release.plot(self.plot, confidence=self.bars.confidence, **self._error_bar_options(release))
         if self.receipt is not None:
-            release.receipt(confidence=self._beside, **self._given(release)).write(self.receipt)
+            release.receipt(confidence=self._bar_confidence, **self._error_bar_options(release)).write(
+                self.receipt
+            )
 
     def _write_table(self, release: NoisyTable, path: Path) -> None:
-        release.write(path, confidence=self._beside, **self._given(release))
+        release.write(path, confidence=self._bar_confidence, **self._error_bar_options(release))
 
     def _bars(self, release: NoisyTable) -> Bars:
         """Return the error bars of a `sfumato sql` release: with sampling error if its text asks for it."""
@@ -198,12 +200,12 @@ class SqlCommand:
         sampling = self.bars.sampling or given.sampling
         return replace(self.bars, sampling=sampling, selected=given.selected)
 
-    def _given(self, release: NoisyTable) -> dict[str, bool]:
+    def _error_bar_options(self, release: NoisyTable) -> dict[str, bool]:
         """Return the options of the error bars of `sfumato sql`, except confidence."""
         return {"simultaneous": self.bars.simultaneous, "sampling": self._bars(release).sampling}
 
     @property
-    def _beside(self) -> float | None:
+    def _bar_confidence(self) -> float | None:
         """The confidence of error bars that `sfumato sql` writes; None without --errors."""
         return self.bars.confidence if self.errors else None
 
@@ -309,7 +311,7 @@ def _question(text: str | None, file: Path | None) -> str:
             'the SQL is missing. Write sfumato sql "SELECT ...", --file query.sql, or - for standard input'
         )
     if file is not None:
-        found = text_of(file, "--file")
+        found = read_sql_file(file, "--file")
     elif text == "-":
         found = typer.get_text_stream("stdin").read()
     else:
@@ -319,15 +321,15 @@ def _question(text: str | None, file: Path | None) -> str:
     return found
 
 
-def _types(given: str | None) -> dict[str, str] | None:
+def _types(value: str | None) -> dict[str, str] | None:
     """Return the column types in --types of `sfumato sql`, written NAME TYPE, NAME TYPE."""
-    if given is None:
+    if value is None:
         return None
-    from sfumato.dialect.options_clause import TYPES_FORM, types_of
+    from sfumato.dialect.options_clause import TYPES_FORM, parse_mapping
 
-    types = types_of(given)
+    types = parse_mapping(value)
     if types is None:
-        raise ParameterError("--types", given, TYPES_FORM)
+        raise ParameterError("--types", value, TYPES_FORM)
     return types
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sfumato.api.largest_groups import TopExplanation
 from sfumato.cli.terminal import Watch
-from sfumato.display.formatting import Shown, aligned, shown, visible
+from sfumato.display.formatting import Shown, align_values, shown, visible
 from sfumato.errors import EngineError, QueryError, SqlError
 from sfumato.query.error_bars import REMEDY, Bars
 from sfumato.query.group_totals import ALL, shown_keys
@@ -23,10 +23,10 @@ from sfumato.release.processed_release import NOT_FOLLOWED, ProcessedRelease
 from sfumato.release.release import Release
 from sfumato.release.release_display import (
     cost,
+    describe_groups,
+    describe_largest,
     error_bars,
-    groups_told,
-    largest_told,
-    measured,
+    format_measured,
     release_facts,
     top_facts,
 )
@@ -129,8 +129,8 @@ def _plain(value: Any) -> Text:
 def _cells(values: pa.ChunkedArray, errors: pa.ChunkedArray) -> list[Text]:
     if hasattr(values.type, "list_size"):
         return [_entries(*pair) for pair in zip(values.to_pylist(), errors.to_pylist(), strict=True)]
-    cells = measured(values.to_pylist(), errors.to_pylist())
-    numbers = iter(aligned([one for one in cells if isinstance(one, Shown)]))
+    cells = format_measured(values.to_pylist(), errors.to_pylist())
+    numbers = iter(align_values([one for one in cells if isinstance(one, Shown)]))
     return [_number(next(numbers)) if isinstance(one, Shown) else Text(one) for one in cells]
 
 
@@ -234,7 +234,7 @@ def caption_of_many(whole: ProcessedRelease) -> Table:
         content = release.explain().to_dict()
         (own_epsilon, own_delta), unit = release.spent, content["privacy_unit"]
         own = [f"epsilon {own_epsilon:g}, delta {own_delta:g}, for each {unit} (the privacy unit)"]
-        said.append((f"release {i}", "; ".join([*own, *_told(release)])))
+        said.append((f"release {i}", "; ".join([*own, *_caption_lines(release)])))
         said += [("found", str(found)) for found in release.found]
         notes |= dict.fromkeys([*content["notes"], *release.hints])
     said += error_bars(whole, None, "--diagnostics")
@@ -245,7 +245,7 @@ def noise_and_groups(release: Release) -> list[str]:
     """Return the noise and the groups of a release for the caption of its printed table."""
     content, said = release.explain().to_dict(), [f"{noise_title(release.plan.noise.name)} noise"]
     if content["group_by"]:
-        said.append(f"groups: {groups_told(content, release.to_arrow().num_rows)}")
+        said.append(f"groups: {describe_groups(content, release.to_arrow().num_rows)}")
     return said
 
 
@@ -265,7 +265,7 @@ def check_largest(release: NoisyTable, plot: bool, errors: bool, preview: bool) 
         )
 
 
-def widths_of(release: TopRelease, bars: Bars) -> pa.Table | None:
+def half_widths(release: TopRelease, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars to print with the largest groups; None without counts."""
     if not release.measured:
         return None
@@ -352,7 +352,7 @@ def answers(release: NoisyTable, console: Console, bars: Bars, show: int) -> tup
 def _widths(release: NoisyTable, bars: Bars) -> pa.Table | None:
     """Return half-widths of error bars to print with a release, if it has any."""
     if isinstance(release, TopRelease):
-        return widths_of(release, bars)
+        return half_widths(release, bars)
     if isinstance(release, ProcessedRelease) and not (release._followed and release.measured):
         return None
     return bars._widths(release)
@@ -387,12 +387,12 @@ def print_any(
     console.print(caption(one, groups, None if widths is None else bars, release._selected))
 
 
-def _told(release: Release | TopRelease) -> list[str]:
+def _caption_lines(release: Release | TopRelease) -> list[str]:
     """Return the noise and the groups of any release for the caption of its printed table."""
     if isinstance(release, Release):
         return noise_and_groups(release)
     noise = [f"{law.title} noise" for law in release.plan.laws.values()]
-    return [*noise, f"groups: {largest_told(release, release.to_arrow().num_rows)}"]
+    return [*noise, f"groups: {describe_largest(release, release.to_arrow().num_rows)}"]
 
 
 def print_explanation(
@@ -486,15 +486,15 @@ def print_preview(console: Console, release: NoisyTable, confidence: float, plot
         confidence: of the error bars.
         plot: where to draw the first one, if anywhere.
     """
-    from sfumato.guidance.preview import plans_of, previewed
+    from sfumato.guidance.preview import list_plans, make_preview
 
     parts: Any = getattr(release, "_releases", (release,))
     for i, one in enumerate(parts):
         plan = one.plan
         budgets = [plan.epsilon * times for times in map(Fraction, _TIMES)]
         with Watch("Simulating groups"):
-            plans = plans_of(plan.query, budgets, {"delta": plan.delta})
-            found = previewed(plan.query, one._engine, plans, _UNITS, 1, confidence)
+            plans = list_plans(plan.query, budgets, {"delta": plan.delta})
+            found = make_preview(plan.query, one._engine, plans, _UNITS, 1, confidence)
         console.print(str(found), highlight=False, soft_wrap=True)
         console.print("\nPreview: no row was read, nothing was spent.")
         if plot is not None and i == 0:

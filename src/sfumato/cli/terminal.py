@@ -113,7 +113,7 @@ def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None
         task = bar.add_task(visible(title), total=None)
         reached = 0.0
         while True:
-            known = _asked(fraction)
+            known = _read_progress(fraction)
             if known is not None:
                 reached = max(reached, min(known, 1.0))
                 bar.update(task, total=1.0, completed=reached)
@@ -121,7 +121,7 @@ def follow(console: Console, title: str, fraction: Fraction, done: Bell) -> None
                 return
 
 
-def _asked(fraction: Fraction) -> float | None:
+def _read_progress(fraction: Fraction) -> float | None:
     """Return the fraction of work done for a progress bar; None if it is unknown."""
     try:
         return fraction()

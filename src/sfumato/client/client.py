@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import SplitResult, urlsplit
 
 from sfumato.client.remote_release import Asked, Cost, Left, Paid, RemoteRelease
-from sfumato.client.remote_tables import RemotePublicTable, RemoteTable, declared_catalog
+from sfumato.client.remote_tables import RemotePublicTable, RemoteTable, make_catalog
 from sfumato.errors import EngineError, ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.exact import positive_int, truth_value
 from sfumato.service.wire_format import error_from_json
@@ -103,7 +103,7 @@ class Client:
         >>> connect(url, token).table("visits")
         <RemoteTable visits (read with DuckDB): 4 columns; privacy unit id>
         """
-        return RemoteTable._opened(self, self._catalog, name)
+        return RemoteTable._open_by_name(self, self._catalog, name)
 
     def public(self, name: str) -> RemotePublicTable:
         """Return a public table of the service, to join with private ones.
@@ -119,12 +119,12 @@ class Client:
         >>> connect(url, token).public("reforms")
         <RemotePublicTable reforms (read with DuckDB): 2 columns>
         """
-        return RemotePublicTable._opened(self, self._catalog, name)
+        return RemotePublicTable._open_by_name(self, self._catalog, name)
 
     @cached_property
     def _catalog(self) -> Catalog:
         """The client's catalog of the service's tables, whose rows are elsewhere."""
-        return declared_catalog(self.tables)
+        return make_catalog(self.tables)
 
     def _release(self, question: Mapping[str, Any], confidence: float, **flags: bool) -> RemoteRelease:
         """Send a release request to the service, again if the connection is lost, and return the release."""
@@ -144,7 +144,7 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 raise self._silent(error) from None
             else:
-                return RemoteRelease(_checked(status, found))
+                return RemoteRelease(_check_response(status, found))
         raise AssertionError  # the last attempt returns or raises
 
     def answer(self, entry: int) -> RemoteRelease:
@@ -238,7 +238,7 @@ class Client:
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None, accept: str) -> bytes:
         try:
-            return _checked(*self._sent(method, path, body, accept))
+            return _check_response(*self._sent(method, path, body, accept))
         except (OSError, http.client.HTTPException) as error:
             raise self._silent(error) from None
 
@@ -253,7 +253,7 @@ class Client:
         if body is not None:
             headers["Content-Type"] = _JSON
         sent = None if body is None else json.dumps(body).encode()
-        opened = self._opened()
+        opened = self._open_table()
         try:
             opened.request(method, self._parts.path.rstrip("/") + path, sent, headers)
             response = opened.getresponse()
@@ -264,7 +264,7 @@ class Client:
     def _silent(self, error: Exception) -> EngineError:
         return EngineError(f"{self._parts.netloc} does not answer: {error or type(error).__name__}")
 
-    def _opened(self) -> http.client.HTTPConnection:
+    def _open_table(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=self._context)
@@ -315,20 +315,20 @@ def _text(text: Any) -> str:
     return text
 
 
-def _confidence(given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < 1:
-        raise ParameterError("confidence", given, "between 0 and 1, such as 0.95")
-    return given
+def _confidence(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise ParameterError("confidence", value, "between 0 and 1, such as 0.95")
+    return value
 
 
-def _sizes(given: Any) -> list[int]:
-    if not isinstance(given, (list, tuple)) or not all(type(one) is int and one >= 1 for one in given):
+def _sizes(value: Any) -> list[int]:
+    if not isinstance(value, (list, tuple)) or not all(type(one) is int and one >= 1 for one in value):
         expected = "a list of sizes of groups, whole numbers of at least 1, such as [100, 1000]"
-        raise ParameterError("units", given, expected)
-    return list(given)
+        raise ParameterError("units", value, expected)
+    return list(value)
 
 
-def _checked(status: int, body: bytes) -> bytes:
+def _check_response(status: int, body: bytes) -> bytes:
     """Return the body of a service's response, or raise its error."""
     if status == 200:
         return body

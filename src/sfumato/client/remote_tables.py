@@ -86,10 +86,10 @@ class Remote(SuggestingArguments, Displayed):
         defaults = {key: one.default for key, one in signature(method).parameters.items()}
         given = {key: one for key, one in named.items() if key not in defaults or one is not defaults[key]}
         made = method(*map(self._here, args), **{key: self._here(one) for key, one in given.items()})
-        sent = {key: _sent(one) for key, one in given.items()}
+        sent = {key: _send(one) for key, one in given.items()}
         if isinstance(made, (Table, Top)) and not _plain(given.get("keys")):
             sent["keys"] = _rows(made._public_keys)
-        call = SentCall.recorded(name, map(_sent, args), sent)
+        call = SentCall.record_call(name, map(_send, args), sent)
         kind = next(remote for local, remote in _REMOTES.items() if isinstance(made, local))
         return kind(self._service, replace(self._recorded, calls=(*self._recorded.calls, call)), made)
 
@@ -121,10 +121,10 @@ class Remote(SuggestingArguments, Displayed):
         return repr(self._local).replace("<", "<Remote", 1)
 
 
-def _sent(value: Any) -> Any:
+def _send(value: Any) -> Any:
     if isinstance(value, Remote):
         return value._recorded
-    return {key: _sent(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+    return {key: _send(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def _plain(keys: Any) -> bool:
@@ -150,7 +150,7 @@ class RemotePublicTable(Remote):
     _local: PublicTable
 
     @classmethod
-    def _opened(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
+    def _open_by_name(cls, service: Service, catalog: Catalog, name: str) -> RemotePublicTable:
         """Return a remote public table by its name."""
         return cls(service, RecordedTable("public", name), catalog.public(name))
 
@@ -185,7 +185,7 @@ class RemoteTable(Remote):
     _local: Table[Any]
 
     @classmethod
-    def _opened(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
+    def _open_by_name(cls, service: Any, catalog: Catalog, name: str) -> RemoteTable:
         """Return a remote private table by its name."""
         table = catalog.table(name)
         name = catalog.declaration(name).name
@@ -335,7 +335,7 @@ class RemoteQuestion(Remote):
 
     def _sent(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the remote question in wire format, after planning it locally to report mistakes."""
-        self._local._checked_plan(**options)
+        self._local._check_plan(**options)
         return self._body(options)
 
     def __repr__(self) -> str:
@@ -436,7 +436,7 @@ _VALUES: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def declared_catalog(tables: Mapping[str, Mapping[str, Any]]) -> Catalog:
+def make_catalog(tables: Mapping[str, Mapping[str, Any]]) -> Catalog:
     """Return a catalog of remote tables from the service's declarations; dummy rows stand for theirs."""
     return Catalog(_NAME, {name: _table(declared) for name, declared in tables.items()})
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.catalogs.declarations import TableDeclaration, beyond, bounds_note
+from sfumato.catalogs.declarations import TableDeclaration, bounds_note, exceeded_limit_message
 from sfumato.dialect.from_clause import Source
 from sfumato.dialect.keywords import (
     CUMULATIVE,
@@ -38,7 +38,7 @@ from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits
 from sfumato.query.aggregates.aggregate import counts
 from sfumato.query.option_names import Bounded
-from sfumato.query.schema import spelled
+from sfumato.query.schema import format_name
 
 _FOUND = ", or OPTIONS (auto_bounds = true) to choose one with a part of epsilon"
 
@@ -87,11 +87,11 @@ class Aggregates(StatementChecker):
         Raises:
             SqlError: it has no private form, or not with such bounds.
         """
-        return self._cumulative(call) if call.function in CUMULATIVE else self._of_rows(call)
+        return self._cumulative(call) if call.function in CUMULATIVE else self._aggregate_rows(call)
 
     def _cumulative(self, call: WrittenAggregate) -> Aggregate:
         """Return the cumulative total that a call of CUMULATIVE_COUNT or CUMULATIVE_SUM means."""
-        function, of = call.function, self._of_rows(call)
+        function, of = call.function, self._aggregate_rows(call)
         over = call.named.get("over")
         if not self.keys:
             raise self._refuse(
@@ -99,7 +99,9 @@ class Aggregates(StatementChecker):
             )
         named = list(self.keys)
         if over is None and len(named) > 1:
-            message = f"{function}: which of {', '.join(named)} is time? Write over => {spelled(named[0])}"
+            message = (
+                f"{function}: which of {', '.join(named)} is time? Write over => {format_name(named[0])}"
+            )
             raise self._refuse(call.name_place, message)
         if isinstance(over, Expression):
             named = [name for name in named if self.statement.means(over, self.keys[name], name)]
@@ -116,7 +118,7 @@ class Aggregates(StatementChecker):
             )
             raise self._refuse(call.name_place, message) from None
 
-    def _of_rows(self, call: WrittenAggregate) -> Aggregate:
+    def _aggregate_rows(self, call: WrittenAggregate) -> Aggregate:
         """Check the arguments of an aggregate call and return its aggregate of the rows of a group."""
         function, make = call.function, FUNCTIONS[call.function]
         self._check_form(call)
@@ -136,10 +138,10 @@ class Aggregates(StatementChecker):
         if make in LISTED:
             return self._listed(call, weights)
         if call.others:
-            return self._of_several(call, [call.argument, *call.others])
-        return self._bounded(call, weights)
+            return self._aggregate_columns(call, [call.argument, *call.others])
+        return self._aggregate_column(call, weights)
 
-    def _bounded(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
+    def _aggregate_column(self, call: WrittenAggregate, weights: Mapping[str, Any]) -> Aggregate:
         """Return an aggregate of one column, with the bounds, ranks and weights among its SQL arguments."""
         function, (low, high, per) = call.function, self._bounds(call)
         given: list[Any] = [self._first(call)]
@@ -239,7 +241,8 @@ class Aggregates(StatementChecker):
         declared = self.declared
         if declared is not None and declared.max_rows is not None and rows > declared.max_rows:
             raise self._refuse(
-                bounds.upper.place, beyond(declared, "the bound of a COUNT", rows, declared.max_rows)
+                bounds.upper.place,
+                exceeded_limit_message(declared, "the bound of a COUNT", rows, declared.max_rows),
             )
         self.rows = self.rows or (rows, bounds.upper.place)
 
@@ -280,7 +283,7 @@ class Aggregates(StatementChecker):
             raise self._refuse(
                 call.name_place,
                 "a count of distinct values needs a limit on how many of them one privacy unit can "
-                f"contribute to a group. Write {form}, or COUNT(DISTINCT {spelled(self.unit)}) to "
+                f"contribute to a group. Write {form}, or COUNT(DISTINCT {format_name(self.unit)}) to "
                 "count privacy units",
             )
         if bounds.kind == "contribution_bounds_per_row":
@@ -427,7 +430,7 @@ class Aggregates(StatementChecker):
         except ParameterError as error:
             raise self._refuse(first, str(error)) from None
 
-    def _of_several(self, call: WrittenAggregate, arguments: list[Expression]) -> Aggregate:
+    def _aggregate_columns(self, call: WrittenAggregate, arguments: list[Expression]) -> Aggregate:
         """Return an aggregate of several columns, with bounds from its arguments or from the catalog."""
         function, bounds, make = call.function, call.bounds, FUNCTIONS[call.function]
         most = 1 + ask.MAX_EXPLAINING if make is ask.linear_regression else 2
@@ -447,7 +450,7 @@ class Aggregates(StatementChecker):
         if bounds is not None:
             if bounds.kind != "contribution_bounds_per_row" or len(bounds.pairs) != len(columns):
                 raise self._refuse(bounds.place, f"each column needs bounds for its rows. Write {form}")
-            return _of_columns(make, columns, dict(zip(columns, self._pairs(bounds), strict=True)))
+            return _make_column_aggregate(make, columns, dict(zip(columns, self._pairs(bounds), strict=True)))
         known = {}
         for argument, column in zip(arguments, columns, strict=True):
             own = self.statement.column(argument)
@@ -461,7 +464,7 @@ class Aggregates(StatementChecker):
                 )
             self._note(bounds_note(self.declared, own, found))
             known[column] = found
-        return _of_columns(make, columns, known)
+        return _make_column_aggregate(make, columns, known)
 
     def _bounds(self, call: WrittenAggregate) -> tuple[str | Fraction, str | Fraction, Bounded]:
         """Return the bounds among a call's arguments or from the catalog, and whether per row or per unit."""
@@ -537,16 +540,16 @@ class Aggregates(StatementChecker):
         value = "1"
         if argument is not None:
             shape, value = (*shape, *self.statement.shape(argument)), self.statement.spell(argument)
-        return self._derived(shape, f"CASE WHEN {self.statement.spell(condition)} THEN {value} END")
+        return self._derive_column(shape, f"CASE WHEN {self.statement.spell(condition)} THEN {value} END")
 
     def _column(self, argument: Expression) -> str:
         """Return the column of an aggregate's argument, derived where the argument is an expression."""
         column = self.statement.column(argument)
         if column is not None:
             return column
-        return self._derived(self.statement.shape(argument), self.statement.spell(argument))
+        return self._derive_column(self.statement.shape(argument), self.statement.spell(argument))
 
-    def _derived(self, shape: tuple[str, ...], text: str) -> str:
+    def _derive_column(self, shape: tuple[str, ...], text: str) -> str:
         """Return the name of a derived column; equal expressions share one column."""
         if shape not in self.derived:
             name = f"_value_{len(self.derived) + 1}"
@@ -572,7 +575,7 @@ class Aggregates(StatementChecker):
             self.notes.append(sentence)
 
 
-def _of_columns(
+def _make_column_aggregate(
     make: Callable[..., Aggregate], columns: list[str], bounds: Mapping[str, tuple[Any, Any]]
 ) -> Aggregate:
     """Make an aggregate of several columns; a regression takes all but the first as a list."""

@@ -108,13 +108,13 @@ def _call(words: Cursor, name: int) -> CallForm:
     places: dict[str, Place] = {}
     while words.at < stop:
         if words.take("CLAMPED"):
-            given = _clamped(words)
+            given = _parse_clamped(words)
         elif not words.take(","):
             raise words.refuse(f"a comma or ) is missing in {function}(...)")
         elif words.after.word == "=>" and _named(words, function, named, places):
             continue
         elif words.after.word == "=>":
-            given = _named_bounds(words, function)
+            given = _parse_bounds(words, function)
         elif bounds or ranks:
             raise words.refuse(f"{function} takes no further argument; {_BOUNDS_FORM}")
         else:
@@ -327,7 +327,7 @@ def _read_named(words: Cursor, name: str, kind: str | tuple[str, ...]) -> Any:
     raise words.refuse("write " + " or ".join(f"{name} => '{one}'" for one in kind))
 
 
-def _clamped(words: Cursor) -> Bounds:
+def _parse_clamped(words: Cursor) -> Bounds:
     """Parse CLAMPED BETWEEN lower AND upper in an aggregate call."""
     start = words.before.start
     if not words.take("BETWEEN"):
@@ -369,7 +369,7 @@ def _column(words: Cursor, form: str) -> Expression:
     return Expression(tuple(found))
 
 
-def _named_bounds(words: Cursor, function: str) -> Bounds:
+def _parse_bounds(words: Cursor, function: str) -> Bounds:
     """Parse contribution_bounds_per_row or contribution_bounds_per_group => (lower, upper)."""
     token, name = words.token, words.token.text.lower()
     if name not in BOUNDS:

@@ -24,13 +24,13 @@ from sfumato.dialect.select_parser import read
 from sfumato.dialect.select_statement import Expression, Item, Statement, StatementChecker, WrittenAggregate
 from sfumato.dialect.sql_query import SqlQuery
 from sfumato.dialect.sql_tokens import Cursor, refusal
-from sfumato.dialect.subquery_columns import declared_tables
-from sfumato.dialect.syntax_tree import column_of, parts
+from sfumato.dialect.subquery_columns import trace_declarations
+from sfumato.dialect.syntax_tree import get_column_name, parts
 from sfumato.dialect.top_groups import NOTE as COUNTS_UNITS
 from sfumato.dialect.top_groups import LargestGroups, LargestWriter
 from sfumato.errors import ParameterError, QueryError, shown
 from sfumato.query.aggregates import Aggregate, CountPrivacyUnits, CountRows, Cumulative, Sum
-from sfumato.query.query import checked_weights
+from sfumato.query.query import check_weights
 
 ADDED = ("count", "count_star", "sum", "anon_count", "anon_sum")
 NOTE = (
@@ -51,7 +51,7 @@ def has_sum_of_released(statement: Statement, named: Collection[str]) -> bool:
             added = [argument["expression"] for argument in node["arguments"]]
             if any(one.get("function_name", "").lower() in ADDED for one in added):
                 return True
-            if any((column_of(one) or "").casefold() in named for one in added):
+            if any((get_column_name(one) or "").casefold() in named for one in added):
                 return True
     return False
 
@@ -107,7 +107,7 @@ def parse(
     for part, names in zip(parts, known, strict=True):
         statement, groups = read(words.part(part.start, part.stop), names)
         statement = replace(statement, tables=statement.tables.private_first(public))
-        declared = None if catalog is None else _declared(statement, catalog)
+        declared = None if catalog is None else _bind_declarations(statement, catalog)
         readings.append(_Binder(statement, declared, groups, free, advised))
     outside = enclosing_sql(words, parts, [reading.writer for reading in readings])
     queries = [reading.query() for reading in readings]
@@ -117,7 +117,7 @@ def parse(
     queries = [query._within(public, hidden) for query in queries]
     if outside is not None:
         released = (name for reading in readings for name in reading.released)
-        outside = outside.checked(released, [query.read for query in queries], public, hidden)
+        outside = outside.check(released, [query.read for query in queries], public, hidden)
     return replace(queries[0], outside=outside, companions=tuple(queries[1:]))
 
 
@@ -127,10 +127,10 @@ _LARGEST = (
 )
 
 
-def _declared(statement: Statement, catalog: Declarations) -> TableDeclaration:
+def _bind_declarations(statement: Statement, catalog: Declarations) -> TableDeclaration:
     """Return what the catalog declares of the tables that a SELECT binds."""
     try:
-        return declared_tables(statement.tables, catalog)
+        return trace_declarations(statement.tables, catalog)
     except QueryError as error:
         raise refusal(statement.text, statement.source_place, str(error)) from None
 
@@ -148,7 +148,7 @@ class _Binder(StatementChecker):
     ) -> None:
         calls = [call for _, _, call in statement.calls.values()]
         found = next((call for call in calls if call.function in LARGEST), None)
-        self.largest = None if found is None else LargestGroups.alone(statement, found)
+        self.largest = None if found is None else LargestGroups.from_only_item(statement, found)
         if self.largest is not None:
             statement = self.largest.grouped()
         self.public = None if groups is None else groups.named_in(statement)
@@ -250,9 +250,11 @@ class _Binder(StatementChecker):
             tables=statement.tables,
             named=statement.read[0],
             plain=statement.read[1],
-            where=None if statement.where is None or statement.looks_up else statement.spell(statement.where),
-            looked_up=statement.tree["where_clause"] if statement.looks_up else None,
-            names=statement.names if statement.looks_up else None,
+            where=None
+            if statement.where is None or statement.has_condition_tree
+            else statement.spell(statement.where),
+            looked_up=statement.tree["where_clause"] if statement.has_condition_tree else None,
+            names=statement.names if statement.has_condition_tree else None,
             derived=(*self.derived_keys, *self.aggregates.derived.values()),
             keys=tuple(keys),
             grouping=sets,
@@ -308,7 +310,7 @@ class _Binder(StatementChecker):
     def _weights(self, names: Collection[str]) -> tuple[tuple[str, Fraction], ...]:
         """Return the weights of outputs in OPTIONS, bound to the names of aggregates."""
         try:
-            return checked_weights(self.options.weights.items(), names)
+            return check_weights(self.options.weights.items(), names)
         except (ParameterError, QueryError) as error:
             raise self._refuse(self.options.weighing or self.statement.clause_place, str(error)) from None
 
@@ -352,7 +354,7 @@ class _Binder(StatementChecker):
             )
         return groups or 1
 
-    def _rows_limit(self, asked: Iterable[Aggregate]) -> int | Literal["auto"] | None:
+    def _rows_limit(self, aggregates: Iterable[Aggregate]) -> int | Literal["auto"] | None:
         """Return the bound query's limit of rows per unit and group; None where no aggregate needs one."""
         rows, of_count, total = self.options.rows, self.aggregates.rows, self.options.total_rows
         if total is not None:
@@ -371,7 +373,7 @@ class _Binder(StatementChecker):
                     "both the same limit, or keep one",
                 )
             rows = of_count[0]
-        needed = any(a.needs_rows for a in asked)
+        needed = any(a.needs_rows for a in aggregates)
         if rows is None and needed and self.options.auto_limits:
             return "auto"
         if rows is None and needed and self.declared is not None and self.declared.max_rows is not None:

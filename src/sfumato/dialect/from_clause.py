@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import refusals
 from sfumato.dialect.sql_tokens import Place, refusal
-from sfumato.dialect.syntax_tree import Node, byte_of, in_scope, made
+from sfumato.dialect.syntax_tree import Node, get_byte_offset, in_scope, made
 from sfumato.errors import ColumnError, QueryError, SqlError
 from sfumato.query.tables.combined_tables import JoinKind
 
@@ -25,7 +25,7 @@ class Written:
 
     def refuse(self, node: Node | None, message: str) -> SqlError:
         """Make a SqlError that marks where a node of the FROM clause or subquery begins."""
-        return refusal(self.text, self.place(byte_of(node or {})), message)
+        return refusal(self.text, self.place(get_byte_offset(node or {})), message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class CommonTables:
     """The WITH tables (common table expressions) that a FROM clause may name, innermost first."""
 
     written: Written
-    around: CommonTables | None = None
+    enclosing: CommonTables | None = None
     known: dict[str, tuple[int, Query]] = field(default_factory=dict, repr=False)
     most: int = 0
 
@@ -78,7 +78,7 @@ class CommonTables:
             number, query = names.known.get(name.casefold(), (names.most, None))
             if number < names.most:
                 return query
-            names = names.around
+            names = names.enclosing
         return None
 
     def within(self, node: Node) -> CommonTables:
@@ -96,7 +96,7 @@ class CommonTables:
         return CommonTables(self.written, self, known, len(tables))
 
 
-def tables_of(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
+def iter_tables(node: Node, names: CommonTables) -> Iterator[tuple[Node, Source]]:
     """Yield the tables that FROM clauses at any depth of a query read, without its own WITH tables."""
     for one, scope in in_scope(node):
         if "RECURSIVE" in str(one.get("type")):
@@ -158,61 +158,64 @@ class Joined:
     where: tuple[tuple[Reference, Reference], ...] | None = None
     matching: bool = False
 
-    def shared(self, own: Mapping[str, str], before: Callable[[str], bool]) -> tuple[str, ...]:
+    def shared(self, columns: Mapping[str, str], before: Callable[[str], bool]) -> tuple[str, ...]:
         """Return the columns that have one name in both tables and are compared.
 
         Args:
-            own: this table's columns, by name in lower case.
+            columns: this table's columns, by name in lower case.
             before: whether a table before it has a column.
         Raises:
             QueryError: a natural join has none.
         """
-        shared = tuple(name for name in own.values() if before(name)) if self.natural else self.using
+        shared = tuple(name for name in columns.values() if before(name)) if self.natural else self.using
         if self.natural and not shared:
             raise QueryError(f"NATURAL JOIN: {str(self.source)!r} has no column in common. Write JOIN ... ON")
         return shared
 
     def pairs(
-        self, own: Mapping[str, str], before: Callable[[str], bool], earlier: Callable[[Reference], str]
+        self, columns: Mapping[str, str], before: Callable[[str], bool], earlier: Callable[[Reference], str]
     ) -> list[tuple[str, str]]:
         """Return the pairs of columns that the join in FROM compares, those of tables before it first.
 
         Args:
-            own: this table's columns, by name in lower case.
+            columns: this table's columns, by name in lower case.
             before: whether a table before it has a column.
             earlier: gives the column of those tables that a condition names.
         Raises:
             QueryError: a condition does not compare columns of both.
         """
-        found = [(earlier(Reference(None, name)), self._own(name, own)) for name in self.shared(own, before)]
+        found = [
+            (earlier(Reference(None, name)), self._find_joined_column(name, columns))
+            for name in self.shared(columns, before)
+        ]
         for pair in self.on:
-            mine, rest = self.sides(pair, own, before)
-            found.append((earlier(rest), self._own(mine.column, own)))
+            mine, rest = self.split_condition(pair, columns, before)
+            found.append((earlier(rest), self._find_joined_column(mine.column, columns)))
         for pair in self.where or ():
             with suppress(QueryError):
-                mine, rest = self.sides(pair, own, before)
-                found.append((earlier(rest), self._own(mine.column, own)))
+                mine, rest = self.split_condition(pair, columns, before)
+                found.append((earlier(rest), self._find_joined_column(mine.column, columns)))
         return list(dict.fromkeys(found))
 
-    def _own(self, name: str, own: Mapping[str, str]) -> str:
+    def _find_joined_column(self, name: str, columns: Mapping[str, str]) -> str:
         """Return the joined table's column of this name in FROM, in any case."""
-        if name.casefold() not in own:
-            raise ColumnError._unknown(name, own.values(), str(self.source))
-        return own[name.casefold()]
+        if name.casefold() not in columns:
+            raise ColumnError._unknown(name, columns.values(), str(self.source))
+        return columns[name.casefold()]
 
-    def sides(
-        self, pair: tuple[Reference, Reference], own: Collection[str], before: Callable[[str], bool]
+    def split_condition(
+        self, pair: tuple[Reference, Reference], columns: Collection[str], before: Callable[[str], bool]
     ) -> tuple[Reference, Reference]:
         """Return the two columns of a join condition in FROM, this table's column first.
 
         Args:
             pair: the two.
-            own: this table's columns, in lower case.
+            columns: this table's columns, in lower case.
             before: whether a table before it has a column.
         Raises:
             QueryError: both are of this table, or none is, or that is not clear.
         """
-        mine = [self._has(reference, own, before) for reference in pair]
+        mine = [self._has(reference, columns, before) for reference in pair]
         if mine[0] == mine[1]:
             raise QueryError(
                 f"ON compares {pair[0].column} with {pair[1].column}, but must compare a column "
@@ -221,11 +224,11 @@ class Joined:
             )
         return pair if mine[0] else (pair[1], pair[0])
 
-    def _has(self, reference: Reference, own: Collection[str], before: Callable[[str], bool]) -> bool:
+    def _has(self, reference: Reference, columns: Collection[str], before: Callable[[str], bool]) -> bool:
         """Whether a column of a join condition belongs to this table."""
         if reference.table is not None:
             return reference.table.casefold() == (self.alias or "").casefold()
-        inside = reference.column.casefold() in own
+        inside = reference.column.casefold() in columns
         if inside and before(reference.column):
             raise QueryError(
                 f"ON: several tables have a column {reference.column!r}. Write the table's name before it"
@@ -282,7 +285,7 @@ class From:
             raise QueryError(
                 f"ON names {reference.table}.{reference.column}, but there is no table {reference.table}"
             )
-        return qualified(self.aliases[reference.table.casefold()], reference.column)
+        return qualify_name(self.aliases[reference.table.casefold()], reference.column)
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -376,7 +379,7 @@ def _pair(part: Node) -> tuple[Reference, Reference] | None:
     return first, second
 
 
-def _of_two(pair: tuple[Reference, Reference] | None) -> bool:
+def _may_join(pair: tuple[Reference, Reference] | None) -> bool:
     """Whether a comparison in ON may be of columns of two tables."""
     return pair is not None and (pair[0].table is None or pair[0].table != pair[1].table)
 
@@ -404,7 +407,7 @@ def conditions_moved(select: Node) -> Node:
         if (node["join_type"], node["ref_type"]) != ("INNER", "REGULAR") or node["using_columns"]:
             return node
         parts = conjuncts(node["condition"])
-        equal = [part for part in parts if _of_two(_pair(part))]
+        equal = [part for part in parts if _may_join(_pair(part))]
         moved.extend(part for part in parts if part not in equal)
         return node | {"condition": conjunction(equal), "ref_type": "REGULAR" if equal else "CROSS"}
 
@@ -428,10 +431,10 @@ def _reference(node: Node) -> Reference:
     return Reference(table[0] if table else None, column)
 
 
-def qualified(alias: str, column: str) -> str:
+def qualify_name(alias: str, column: str) -> str:
     """Return the qualified name that a joined table's column has in the joined table.
 
-    >>> qualified("c", "age")
+    >>> qualify_name("c", "age")
     'c.age'
     """
     return f"{alias}.{column}"

@@ -115,7 +115,7 @@ class Groups(StatementChecker):
             return [item for item in statement.items if isinstance(item.value, Expression)]
         known = self._known_items()
         for expression in statement.group_by:
-            item = self._item_of(expression, known)
+            item = self._resolve_key(expression, known)
             if not isinstance(item.value, Expression):
                 raise self._refuse(
                     expression.place,
@@ -140,7 +140,7 @@ class Groups(StatementChecker):
                     known.setdefault((call, item.alias.casefold()), item)
         return known
 
-    def _item_of(self, expression: Expression, known: dict[object, Item]) -> Item:
+    def _resolve_key(self, expression: Expression, known: dict[object, Item]) -> Item:
         """Return the item that a group key names by position, alias or expression, or a new one."""
         statement, items = self.statement, self.statement.items
         written = statement.spell(expression)
@@ -229,7 +229,7 @@ def is_grouping(words: Cursor, part: range) -> bool:
     )
 
 
-def sets_of(tree: Node) -> tuple[tuple[int, ...], ...]:
+def read_grouping_sets(tree: Node) -> tuple[tuple[int, ...], ...]:
     """Return the sets of group keys in a syntax tree, by position, the largest first."""
     return tuple(sorted((tuple(one) for one in tree["group_sets"]), key=lambda one: (-len(one), one)))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from sfumato.api.table import Table, chosen, computed, distinct_rows
-from sfumato.dialect.from_clause import From, Joined, Reference, Source, qualified
+from sfumato.api.table import Table, compute_public_table, distinct_rows, select_columns
+from sfumato.dialect.from_clause import From, Joined, Reference, Source, qualify_name
 from sfumato.dialect.syntax_tree import fresh
 from sfumato.errors import ColumnError, QueryError
-from sfumato.query.schema import quoted, spelled
+from sfumato.query.schema import format_name, quote_name
 from sfumato.query.tables.combined_tables import JoinKind
 from sfumato.query.tables.public_table import PublicTable
 
@@ -43,9 +43,9 @@ def open_from(
     names, equal = {*named, *source.compared}, dict[str, str]()
     for one in source.joined:
         other = open_table(one.source, unit)
-        pairs, beside = _beside(table, other, one, source, names, plain, equal)
+        pairs, beside = _match_columns(table, other, one, source, names, plain, equal)
         if one.matching:
-            table = matched(table, beside, pairs, one.how, joined_rows)
+            table = filter_matches(table, beside, pairs, one.how, joined_rows)
             continue
         hidden = set[str]()
         if one.where is not None and not pairs:
@@ -53,12 +53,12 @@ def open_from(
             hidden |= {ours for ours, _ in pairs}
         # A join leaves out the columns that are equal to others: those that are read keep their names.
         read = {theirs for _, theirs in pairs if theirs.casefold() in plain and theirs not in table.schema}
-        kept = {_kept(name, table, beside): name for name in sorted(read)}
+        kept = {_unused_name(name, table, beside): name for name in sorted(read)}
         if kept:
-            beside = beside.with_columns(**{copy: quoted(name) for copy, name in kept.items()})
+            beside = beside.with_columns(**{copy: quote_name(name) for copy, name in kept.items()})
         table = table.join(beside, on=pairs, how=one.how, unit_rows=joined_rows)
         if kept:
-            table = table.with_columns(**{name: quoted(copy) for copy, name in kept.items()})
+            table = table.with_columns(**{name: quote_name(copy) for copy, name in kept.items()})
         table = _without(table, hidden | set(kept))
     return table
 
@@ -74,13 +74,13 @@ def crossed(
     if isinstance(other, Table):
         raise QueryError(
             "both tables are private, so only rows of the same unit can be joined. Compare the privacy units "
-            f"in ON or WHERE: a.{spelled(table.unit)} = b.{spelled(other.unit)}"
+            f"in ON or WHERE: a.{format_name(table.unit)} = b.{format_name(other.unit)}"
         )
     one = fresh("one", {name.casefold() for name in (*table.schema, *other.schema)})
     return table.with_columns(**{one: "1"}), other.with_columns(**{one: "1"}), [(one, one)]
 
 
-def marked(
+def mark_matches(
     table: Table[Any],
     other: Table[Any] | PublicTable,
     pairs: Sequence[tuple[str, str]],
@@ -101,18 +101,18 @@ def marked(
         if (table.unit, other.unit) not in pairs:
             raise QueryError(
                 "both tables are private, so only rows of the same unit can be compared. Compare the "
-                f"privacy units too: a.{spelled(table.unit)} = b.{spelled(other.unit)}"
+                f"privacy units too: a.{format_name(table.unit)} = b.{format_name(other.unit)}"
             )
-        other = distinct_rows(chosen(other, tuple((name, name) for name in listed), other.unit))
+        other = distinct_rows(select_columns(other, tuple((name, name) for name in listed), other.unit))
     else:
-        select = f"SELECT DISTINCT {', '.join(map(quoted, listed))} FROM part"
-        other = computed(table._engine, {"part": other}, select)
+        select = f"SELECT DISTINCT {', '.join(map(quote_name, listed))} FROM part"
+        other = compute_public_table(table._engine, {"part": other}, select)
     mark = fresh("matched", {name.casefold() for name in (*table.schema, *other.schema)})
     matches = other.with_columns(**{mark: "TRUE"})
     return table.join(matches, on=pairs, how="left", unit_rows=joined_rows), mark
 
 
-def matched(
+def filter_matches(
     table: Table[Any],
     other: Table[Any] | PublicTable,
     pairs: Sequence[tuple[str, str]],
@@ -123,8 +123,8 @@ def matched(
 
     Args: as in `marked`.
     """
-    marks, mark = marked(table, other, pairs, joined_rows)
-    found = marks.filter(f"{quoted(mark)} IS {'NOT ' if how == 'inner' else ''}NULL")
+    marks, mark = mark_matches(table, other, pairs, joined_rows)
+    found = marks.filter(f"{quote_name(mark)} IS {'NOT ' if how == 'inner' else ''}NULL")
     return _without(found, {mark})
 
 
@@ -132,10 +132,12 @@ def _without(table: Table[Any], hidden: Collection[str]) -> Table[Any]:
     """Return a table without columns that only a join needed: no name of a later table means them."""
     if not hidden:
         return table
-    return chosen(table, tuple((name, name) for name in table.schema if name not in hidden), table.unit)
+    return select_columns(
+        table, tuple((name, name) for name in table.schema if name not in hidden), table.unit
+    )
 
 
-def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
+def _unused_name(name: str, *tables: Table[Any] | PublicTable) -> str:
     """Return an unused name for a column that a join in the FROM clause would drop."""
     taken = {column.casefold() for table in tables for column in table.schema}
     while name.casefold() in taken:
@@ -143,7 +145,7 @@ def _kept(name: str, *tables: Table[Any] | PublicTable) -> str:
     return name
 
 
-def _beside(
+def _match_columns(
     table: Table[Any],
     other: Table[Any] | PublicTable,
     one: Joined,
@@ -164,7 +166,7 @@ def _beside(
 
     def earlier(reference: Reference) -> str:
         name = source.name(reference)
-        return equal.get(name.casefold()) or _found(name, table, "FROM")
+        return equal.get(name.casefold()) or _resolve_column(name, table, "FROM")
 
     merged = {table.unit.casefold(), *(name.casefold() for name in one.shared(own, before))}
     both = sorted(own.keys() & known & set(plain) - merged)
@@ -176,15 +178,15 @@ def _beside(
     pairs = one.pairs(own, before, earlier)
     if one.alias:
         if one.how == "inner":
-            equal |= {qualified(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
+            equal |= {qualify_name(one.alias, theirs).casefold(): ours for ours, theirs in pairs}
         prefix = f"{one.alias}."
         for name in sorted(name for name in names if name.startswith(prefix)):
-            column = _found(name.removeprefix(prefix), other, str(one.source))
-            other = other.with_columns(**{name: quoted(column)})
+            column = _resolve_column(name.removeprefix(prefix), other, str(one.source))
+            other = other.with_columns(**{name: quote_name(column)})
     return pairs, other
 
 
-def _found(name: str, table: Table[Any] | PublicTable, where: str) -> str:
+def _resolve_column(name: str, table: Table[Any] | PublicTable, where: str) -> str:
     """Return the column of a table in the FROM clause by its name, in any case; refuse others."""
     schema = table.schema
     for column in schema:

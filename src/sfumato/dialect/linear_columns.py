@@ -20,11 +20,11 @@ from sfumato.dialect.syntax_tree import (
     in_scope,
     is_aggregate,
     made,
-    parsed,
+    parse_expressions,
     shape,
     statements,
 )
-from sfumato.query.linear_forms import ADDED, LinearColumn, LinearSql, Part, Sides
+from sfumato.query.linear_forms import ADDED, LinearColumn, LinearSql, Part, RatioParts
 
 _Weights = dict[Part, Node]  # of noisy numbers, and of what is added
 _Ratio = tuple[_Weights, _Weights]
@@ -34,7 +34,7 @@ _LIMITS = ("LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER")
 @cache
 def _one() -> _Weights:
     """Return the weights of a denominator that is 1."""
-    return {ADDED: parsed("SELECT 1")[0]}
+    return {ADDED: parse_expressions("SELECT 1")[0]}
 
 
 class NotLinear(Exception):
@@ -52,7 +52,7 @@ def linear_sql(sql: str, table: str, row: str, outputs: Mapping[str, bool | None
     """
     (tree,) = statements(sql)
     try:
-        return _Rewriter(tree, table, row, outputs).rewritten()
+        return _Rewriter(tree, table, row, outputs).rewrite()
     except (NotLinear, RecursionError):
         return None
 
@@ -163,7 +163,7 @@ class _Rewriter:
     outputs: Mapping[str, bool | None]
     ctes: dict[str, Node] = field(default_factory=dict)
 
-    def rewritten(self) -> LinearSql | None:
+    def rewrite(self) -> LinearSql | None:
         """Return the SQL with weights; None if no column has any."""
         if self.tree["type"] != "SELECT_NODE":
             raise NotLinear
@@ -189,7 +189,7 @@ class _Rewriter:
             return None
         return LinearSql(query_text(self.tree), tuple(columns), tuple(added))
 
-    def _column(self, entry: Node, scope: _Scope, whole: bool, added: list[str]) -> LinearColumn | None:
+    def _column(self, entry: Node, scope: _Scope, is_integer: bool, added: list[str]) -> LinearColumn | None:
         """Return the linear form of an entry of the SELECT list, whose weights become columns."""
         sums: list[tuple[Node, list[_Ratio]]] = []
 
@@ -205,7 +205,7 @@ class _Rewriter:
         if entry["class"] == "FUNCTION" and entry["function_name"].lower() == "round":
             entry = children(entry)[0]
         try:
-            if whole:
+            if is_integer:
                 ratios = scope.ratios(entry, sum_of)
             else:
                 sums.append((entry, scope.ratios(entry, scope.column)))
@@ -216,10 +216,10 @@ class _Rewriter:
         if all(any(bottom != _one() for _, bottom in some) for some in (ratios, within)):
             return None  # ratios of sums of ratios
         weights, outer = _listed(ratios, [])
-        names, parts = [self._add(weights, added)], list[tuple[Sides, ...]]()
+        names, parts = [self._add(weights, added)], list[tuple[RatioParts, ...]]()
         for node, own in sums:
             item, sides = _listed(own, [column_node(self.row)])
-            names.append(self._add(_list(node, item) if whole else made("[_0]", item), added))
+            names.append(self._add(_list(node, item) if is_integer else made("[_0]", item), added))
             parts.append(sides)
         return LinearColumn(outer, tuple(parts), tuple(names))
 
@@ -334,9 +334,9 @@ def _classed(tree: Node) -> list[Node]:
     return [node for node in _nodes(tree) if "class" in node]
 
 
-def _listed(ratios: list[_Ratio], before: list[Node]) -> tuple[Node, tuple[Sides, ...]]:
+def _listed(ratios: list[_Ratio], before: list[Node]) -> tuple[Node, tuple[RatioParts, ...]]:
     """Return the list of the weights in ratios, and where each is in it."""
-    nodes, places = list(before), list[Sides]()
+    nodes, places = list(before), list[RatioParts]()
     for top, bottom in ratios:
         above = {part: len(nodes) + i for i, part in enumerate(top)}
         nodes += top.values()

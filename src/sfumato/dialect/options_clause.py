@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.catalogs.declarations import TableDeclaration, beyond
+from sfumato.catalogs.declarations import TableDeclaration, exceeded_limit_message
 from sfumato.dataclass import dataclass
 from sfumato.dialect.keywords import CLAUSES, STRATEGY
 from sfumato.dialect.select_statement import Statement
@@ -19,7 +19,7 @@ from sfumato.errors import ParameterError, QueryError, SqlError, nearest
 from sfumato.names.foreign_names import ARGUMENTS, section
 from sfumato.query.option_names import NOISE_CHOICES, SELECTION_CHOICES
 from sfumato.query.tables.combined_tables import MAX_UNIT_ROWS
-from sfumato.query.tables.table_part import checked_parts, unit_name
+from sfumato.query.tables.table_part import check_parts, unit_name
 
 _COMPUTING = ("(", "*", "/", "+", "-", "^")
 _FORM = "write an option as name = value, such as {} = 1"
@@ -263,7 +263,7 @@ def read_options(
         privacy_unit_column=given.unit(),
         unit_parts=given.unit_parts(),
         unit_timezone=given.unit_timezone(),
-        timezone=given.text_of("timezone", _TIMEZONE_FORM),
+        timezone=given.read_text("timezone", _TIMEZONE_FORM),
         epsilon=str(given.share("epsilon")) if advised is None else advised.epsilon,
         delta=given.share("delta") if advised is None else advised.delta,
         groups=given.whole("max_groups_contributed", groups),
@@ -276,7 +276,7 @@ def read_options(
         selecting=given.place("group_selection") or given.place("min_privacy_units_per_group"),
         types=given.by_name("types", TYPES_FORM),
         multiline=given.choice("multiline", ("true", "false")) != "false",
-        encoding=given.text_of("encoding", "must be a text in single quotes, such as encoding = 'latin-1'"),
+        encoding=given.read_text("encoding", "must be a text in single quotes, such as encoding = 'latin-1'"),
         weights=given.by_name("weights", _WEIGHTS_FORM) or {},
         weighing=given.place("weights"),
         confidence=float(given.share("confidence") or 0.95),
@@ -289,10 +289,10 @@ def read_options(
     )
 
 
-def types_of(text: str) -> dict[str, str] | None:
+def parse_mapping(text: str) -> dict[str, str] | None:
     """Parse the text of options such as `types` or `weights`: a value for each name; None in another form.
 
-    >>> types_of('id BIGINT, "the amount" DECIMAL(10, 2), day DATE "%b %d, %Y"')
+    >>> parse_mapping('id BIGINT, "the amount" DECIMAL(10, 2), day DATE "%b %d, %Y"')
     {'id': 'BIGINT', 'the amount': 'DECIMAL(10, 2)', 'day': 'DATE "%b %d, %Y"'}
     """
     types: dict[str, str] = {}
@@ -401,13 +401,13 @@ class _OptionReader:
                 for i, token in enumerate(tokens)
                 if not any(_qualifies(tokens, at, aliases) for at in (i, i - 1))
             ]
-            found.append(self._spelled(kept or list(tokens)))
+            found.append(self._format_entry(kept or list(tokens)))
         try:
-            return checked_parts(found)
+            return check_parts(found)
         except (ParameterError, QueryError) as error:
             raise self._refuse(value.place, str(error)) from None
 
-    def _spelled(self, tokens: list[Token]) -> str:
+    def _format_entry(self, tokens: list[Token]) -> str:
         """Return an entry of a list option as written, on one line."""
         if len(tokens) == 1:
             return tokens[0].text
@@ -463,7 +463,7 @@ class _OptionReader:
             raise self._refuse(value.place, f"{name.text} must be a number without quotes")
         return value
 
-    def whole(self, key: str, most: int | None = None) -> int | None:
+    def whole(self, key: str, limit: int | None = None) -> int | None:
         """Return an option that is an integer of at least 1 and within the catalog's limit."""
         if key not in self.pairs:
             return None
@@ -475,8 +475,8 @@ class _OptionReader:
                 "whole number",
             )
         number = positive(self.text, value, name.text)
-        if self.declared is not None and most is not None and number > most:
-            raise self._refuse(value.place, beyond(self.declared, name.text, number, most))
+        if self.declared is not None and limit is not None and number > limit:
+            raise self._refuse(value.place, exceeded_limit_message(self.declared, name.text, number, limit))
         return number
 
     def total_rows(self, *limits: int | None) -> int | None:
@@ -541,12 +541,12 @@ class _OptionReader:
         if key not in self.pairs:
             return None
         _, value = self.pairs[key]
-        found = types_of(value.text) if value.kind == "text" else None
+        found = parse_mapping(value.text) if value.kind == "text" else None
         if found is None:
             raise self._refuse(value.place, f"{key} is written {key} = {form}")
         return found
 
-    def text_of(self, key: str, form: str) -> str | None:
+    def read_text(self, key: str, form: str) -> str | None:
         """Return an option whose value must be a text in quotes."""
         if key not in self.pairs:
             return None

@@ -63,13 +63,13 @@ class Overload(NamedTuple):
         )
 
 
-def _matches(name: str, given: str | None, exactly: bool) -> bool:
+def _matches(name: str, value: str | None, exactly: bool) -> bool:
     """Whether an argument's type matches a type in an overload's signature."""
-    if given is None or _GENERIC.fullmatch(name):
+    if value is None or _GENERIC.fullmatch(name):
         return not exactly
     if name.endswith("[]") and _GENERIC.fullmatch(name[:-2]):
-        return not exactly and given.endswith("]")
-    return name in (given, given.partition("(")[0]) or (name == "LIST" and given.endswith("]"))
+        return not exactly and value.endswith("]")
+    return name in (value, value.partition("(")[0]) or (name == "LIST" and value.endswith("]"))
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Functions:
     """The functions of the running DuckDB that queries may call, and their tested overloads.
 
     Args:
-        around: names of functions that post-processing may call.
+        enclosing: names of functions that post-processing may call.
         known: overloads that an expression of one row may use, by name.
         strange: others that DuckDB has by these names.
         missing: names that this DuckDB does not have.
     """
 
-    around: frozenset[str]
+    enclosing: frozenset[str]
     known: Mapping[str, tuple[Overload, ...]]
     strange: Mapping[str, tuple[Overload, ...]]
     missing: frozenset[str]

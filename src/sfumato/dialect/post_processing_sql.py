@@ -19,11 +19,11 @@ from sfumato.dialect.aggregate_calls import is_call
 from sfumato.dialect.keywords import INTERVALS, refusals
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.private_selects import Part
-from sfumato.dialect.released_sql import NO_INTERVAL, FreeNames, Pieces, Writer, no_output, place_of
+from sfumato.dialect.released_sql import NO_INTERVAL, FreeNames, Pieces, Writer, locate_byte, no_output
 from sfumato.dialect.sql_tokens import Cursor, Place, Token, refusal
-from sfumato.dialect.syntax_tree import Node, NotSql, byte_of, in_scope, statements
+from sfumato.dialect.syntax_tree import Node, NotSql, get_byte_offset, in_scope, statements
 from sfumato.errors import SqlError, nearest
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 
 _AROUND = "in the private SELECT, where its name is given"
 _NO_SELECT = "only a SELECT with private SELECTs in it can be run"
@@ -92,7 +92,7 @@ def check_allowed(
     for node, scope in in_scope(tree):
         message = _message(node, known, scope, read)
         if message:
-            raise refuse(byte_of(node), message)
+            raise refuse(get_byte_offset(node), message)
     return list(read)
 
 
@@ -109,7 +109,7 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
         )
     if kind in ("FUNCTION", "WINDOW"):
         name = node["function_name"].lower()
-        if node.get("schema") or node.get("catalog") or name not in functions().around:
+        if node.get("schema") or node.get("catalog") or name not in functions().enclosing:
             return (
                 f"{node['function_name']} cannot be used outside the private SELECT. Only functions "
                 "whose results depend on the noisy numbers alone can"
@@ -119,11 +119,11 @@ def _message(node: Node, known: _Known, scope: Counter[str], read: dict[str, Non
         if name.casefold() in _KNOWN_VALUES and name.casefold() not in known.columns:
             return f"{name}: write the value itself"
     if kind is None and named == "BASE_TABLE":
-        return _of_table(node, known, scope, read)
+        return _refuse_table(node, known, scope, read)
     return ""
 
 
-def _of_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
+def _refuse_table(node: Node, known: _Known, scope: Counter[str], read: dict[str, None]) -> str:
     """Return why post-processing may not read this table; note a public table that it reads."""
     path = node["qualified_name"]["path"]
     name = ".".join(path)
@@ -190,9 +190,9 @@ class PostProcessing:
 
     def refuse(self, byte: int, message: str) -> SqlError:
         """Make a SqlError that marks where in the text a byte of the post-processing SQL comes from."""
-        return refusal(self.text, place_of(self.places, max(byte, 0)), message)
+        return refusal(self.text, locate_byte(self.places, max(byte, 0)), message)
 
-    def checked(
+    def check(
         self,
         released: Iterable[str],
         reads: Sequence[Collection[str]],
@@ -322,7 +322,7 @@ def _mixes_rows(words: Cursor, i: int, names: Collection[str], own: Collection[i
     """Whether a token of an enclosing query may compute with several rows, or with all columns of one."""
     token, before, after = words.tokens[i], words.tokens[i - 1].word, words.tokens[i + 1].word
     name, known = token.text.casefold(), functions()
-    called = after == "(" and name in known.around
+    called = after == "(" and name in known.enclosing
     star = token.word == "*" and before in ("SELECT", "(", ",", ".") and i not in own
     whole = name in names and after != "." and token.kind in ("word", "name")
     return token.word in _OTHER_TABLES or star or whole or (called and not known.known.get(name))
@@ -381,10 +381,10 @@ class _EnclosingQuery:
         hidden, pattern = ", ".join(f"'{name}'" for name in names), "|".join(map(re.escape, names))
         while i < span.stop:
             if self.rows is not None and i == self.rows.stop:
-                whole.add(f", {quoted(*row)}", tokens[i].place, gap=False)
+                whole.add(f", {quote_name(*row)}", tokens[i].place, gap=False)
             if i in self.found:
                 stop, qualifier, name = self.found[i]
-                whole.add(qualifier + quoted(name), Place(tokens[i].start, tokens[stop - 1].stop))
+                whole.add(qualifier + quote_name(name), Place(tokens[i].start, tokens[stop - 1].stop))
                 i = stop
                 continue
             before = tokens[i - 1].word if i else ""
@@ -417,7 +417,7 @@ class _EnclosingQuery:
                 key[1],
                 self.outputs[name],
             )
-        return at + 2, f"{quoted(tokens[i + 2].text)}." if dotted else "", self.columns[key]
+        return at + 2, f"{quote_name(tokens[i + 2].text)}." if dotted else "", self.columns[key]
 
     def _refuse(self, token: Token, message: str) -> SqlError:
         return refusal(self.words.text, token.place, message)

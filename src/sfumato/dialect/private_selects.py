@@ -177,7 +177,7 @@ def private_starts(words: Cursor) -> list[int]:
     ]
 
 
-def stop_of(words: Cursor, start: int) -> tuple[int, bool]:
+def find_end(words: Cursor, start: int) -> tuple[int, bool]:
     """Return where a private SELECT ends, and whether it stands beside UNION without brackets."""
     tokens, stop = words.tokens, start
     while stop < len(tokens) - 1 and tokens[stop].word not in (")", "]", "}", *SET_OPERATORS):
@@ -195,7 +195,7 @@ def _part(words: Cursor, start: int) -> Part:
     behind = before in _SET_WORDS
     if start and before != "(" and not behind and not _follows_released(words, start):
         raise words.refuse(_ALONE, tokens[start])
-    stop, bare = stop_of(words, start)
+    stop, bare = find_end(words, start)
     if bare:
         return Part(start, stop, bare=True)
     united = start >= 2 and tokens[start - 2].word in _SET_WORDS
@@ -257,7 +257,7 @@ def inner_tables(words: Cursor) -> tuple[Cursor, list[CommonTables]]:
     starts = private_starts(words)
     if not starts:
         return words, [CommonTables(places)]
-    spans = [range(start, stop_of(words, start)[0]) for start in starts]
+    spans = [range(start, find_end(words, start)[0]) for start in starts]
     named = _named(words)
     clauses: dict[int, list[_Table]] = {}
     inner: dict[int, _Table] = {}
@@ -403,7 +403,7 @@ def _query(words: Cursor, one: _Table, names: CommonTables) -> Query:
     except NotUnderstood as error:
         place = one.name.place if error.at is None else words.tokens[one.body.start + error.at].place
         raise refusal(words.text, place, f"not understood: {error.why}") from None
-    here = CommonTables(written, names.around, names.known, names.most)
+    here = CommonTables(written, names.enclosing, names.known, names.most)
     return Query(one.name.text, tree, here, one.columns)
 
 

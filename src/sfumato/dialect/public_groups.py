@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Reference, read_from, tables_of
+from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Reference, iter_tables, read_from
 from sfumato.dialect.keywords import STRATEGY
 from sfumato.dialect.post_processing_sql import check_allowed
-from sfumato.dialect.released_sql import Pieces, place_of
+from sfumato.dialect.released_sql import Pieces, locate_byte
 from sfumato.dialect.select_statement import Expression, Item, Statement
 from sfumato.dialect.sql_tokens import Cursor, Place, Token, refusal
 from sfumato.dialect.syntax_tree import Node, NotSql, statements
@@ -71,7 +71,7 @@ class PublicGroups:
 
     def refuse(self, message: str, byte: int = -1) -> SqlError:
         """Make a SqlError that marks where the SELECT of the public groups, or a byte of it, stands."""
-        return refusal(self.text, place_of(self.places, max(byte, 0)), message)
+        return refusal(self.text, locate_byte(self.places, max(byte, 0)), message)
 
     def named_in(self, statement: Statement) -> PublicGroups:
         """Return the public groups with the names that the joined private columns have."""
@@ -134,7 +134,7 @@ class PublicGroups:
             raise refusal(self.text, self.place, message)
         return replace(self, columns=tuple(order))
 
-    def checked(self, public: Collection[str], private: Collection[str]) -> PublicGroups:
+    def check(self, public: Collection[str], private: Collection[str]) -> PublicGroups:
         """Return the public groups with the public tables that their SELECT reads; refuse others.
 
         Raises:
@@ -152,19 +152,19 @@ class PublicGroups:
 
 
 def public_groups(
-    words: Cursor, span: range, asked: Place, names: CommonTables
+    words: Cursor, span: range, place: Place, names: CommonTables
 ) -> tuple[range, PublicGroups]:
     """Split FROM into the tokens of private tables, and the public groups in its outer join.
 
     Args:
         words: the tokens of the private SELECT.
         span: those of FROM.
-        asked: the place of the option PUBLIC_GROUPS.
+        place: the place of the option PUBLIC_GROUPS.
         names: the WITH tables that the private SELECT may read.
     Raises:
         SqlError: the FROM has another form.
     """
-    return _JoinParser(words, span, asked, names).read()
+    return _JoinParser(words, span, place, names).read()
 
 
 class _JoinParser:
@@ -237,7 +237,7 @@ class _JoinParser:
         try:
             (tree,) = statements(pieces.text)
         except NotSql as error:
-            place = place_of(pieces.places(), max(error.at, 0))
+            place = locate_byte(pieces.places(), max(error.at, 0))
             raise refusal(self.words.text, place, f"this cannot be parsed: {error.why}") from None
         except (RecursionError, ValueError):
             raise self._refuse(f"{STRATEGY}: this is not one SELECT DISTINCT", first) from None
@@ -247,7 +247,7 @@ class _JoinParser:
                 "item FROM (... UNION ALL ...)",
                 first,
             )
-        hidden = [str(one) for _, one in tables_of(tree, self.names) if not isinstance(one, str)]
+        hidden = [str(one) for _, one in iter_tables(tree, self.names) if not isinstance(one, str)]
         if hidden:
             raise self._refuse(
                 f"{STRATEGY}: {hidden[0]} is a name of WITH. Write its SELECT here, in brackets", first
@@ -284,7 +284,7 @@ class _JoinParser:
             raise self._refuse(f"this cannot be parsed in {opens.word}", opens) from None
         except (NotJoined, RecursionError, ValueError) as error:
             raise self._refuse(f"{STRATEGY}: {error}", opens) from None
-        pairs = list(self._compared(read, alias, opens))
+        pairs = list(self._iter_comparisons(read, alias, opens))
         by_name = {column.casefold(): column for column in columns}
         named = [theirs.casefold() for _, theirs in pairs]
         if sorted(named) != sorted(by_name):
@@ -294,7 +294,7 @@ class _JoinParser:
             )
         return opens.word == "USING", [(ours, by_name[theirs.casefold()]) for ours, theirs in pairs]
 
-    def _compared(self, read: From, alias: str, opens: Token) -> Iterator[tuple[Reference, str]]:
+    def _iter_comparisons(self, read: From, alias: str, opens: Token) -> Iterator[tuple[Reference, str]]:
         """Yield the private column and the public group's column of each comparison in ON or USING."""
         (joined,) = read.joined
         for name in joined.using:

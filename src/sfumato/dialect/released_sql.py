@@ -25,7 +25,7 @@ from sfumato.dialect.sql_tokens import Place, Token
 from sfumato.errors import SqlError, nearest
 from sfumato.query.aggregates import Aggregate
 from sfumato.query.group_totals import GROUPING
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 
 
 class Pieces:
@@ -66,7 +66,7 @@ class Pieces:
         return tuple(self._starts), tuple(self._places)
 
 
-def place_of(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Place:
+def locate_byte(places: tuple[tuple[int, ...], tuple[Place, ...]], byte: int) -> Place:
     """Return the place in the text from which a byte of released SQL comes."""
     starts, found = places
     return found[max(0, bisect_right(starts, byte) - 1)]
@@ -115,7 +115,7 @@ class Keys:
     def within(self, tokens: Sequence[Token]) -> dict[int, tuple[int, str]]:
         """Return where group keys begin among tokens, with the end and released column of each."""
         found: dict[int, tuple[int, str]] = {}
-        for start, stop in (*_names(tokens), *_wholes(tokens)):
+        for start, stop in (*_names(tokens), *_iter_key_expressions(tokens)):
             if stop - start in self._lengths:
                 name = self._shapes.get(self._statement.shape(Expression(tuple(tokens[start:stop]))))
                 if name is not None:
@@ -138,7 +138,7 @@ def _names(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
             yield i, i + 1
 
 
-def _wholes(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+def _iter_key_expressions(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
     """Yield the whole expressions among tokens that may be group keys in released SQL."""
     starts = [0]
     for i, token in enumerate(tokens):
@@ -256,9 +256,9 @@ class Writer(StatementChecker):
     def _source(self) -> str:
         """Return the released table for FROM, with its column of grouping bits renamed."""
         if self.statement.group_sets is None:
-            return quoted(self.table)
-        bits = f"{quoted(GROUPING)} AS {quoted(self.bits)}, * EXCLUDE ({quoted(GROUPING)})"
-        return f"(SELECT {bits} FROM {quoted(self.table)})"
+            return quote_name(self.table)
+        bits = f"{quote_name(GROUPING)} AS {quote_name(self.bits)}, * EXCLUDE ({quote_name(GROUPING)})"
+        return f"(SELECT {bits} FROM {quote_name(self.table)})"
 
     def _private(self) -> tuple[list[Pieces], list[tuple[str, str | None, int]]]:
         """Return the SELECT list over the released table: expressions, names and positions."""
@@ -267,7 +267,7 @@ class Writer(StatementChecker):
         seen: set[str] = set()
         for position, item in enumerate(self.statement.items, 1):
             self.position = position
-            for name, released, pieces in self._columns_of(item, position):
+            for name, released, pieces in self._expand_item(item, position):
                 if name.casefold() in seen:
                     raise self._twice(name, item)
                 seen.add(name.casefold())
@@ -275,7 +275,7 @@ class Writer(StatementChecker):
                 columns.append((name, released, position))
         return body, columns
 
-    def _columns_of(self, item: Item, position: int) -> list[tuple[str, str | None, Pieces]]:
+    def _expand_item(self, item: Item, position: int) -> list[tuple[str, str | None, Pieces]]:
         """Return the released columns that an item of the SELECT list becomes."""
         if id(item) in self.names:
             name = self.names[id(item)]
@@ -284,7 +284,7 @@ class Writer(StatementChecker):
             found: list[tuple[str, str | None, Pieces]] = []
             for output in outputs:
                 pieces = Pieces()
-                pieces.add(quoted(output), item.place)
+                pieces.add(quote_name(output), item.place)
                 found.append((output, output, pieces))
             return found
         value = item.value.expression if isinstance(item.value, Computed) else item.value
@@ -311,9 +311,9 @@ class Writer(StatementChecker):
             if i:
                 whole.add(",", place, gap=False)
             whole.extend(pieces)
-            whole.add(f"AS {quoted(name)}", place)
+            whole.add(f"AS {quote_name(name)}", place)
         for name in hidden:
-            whole.add(f", {quoted(name)}", place, gap=False)
+            whole.add(f", {quote_name(name)}", place, gap=False)
         return whole
 
     def _after(self, whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
@@ -330,12 +330,12 @@ class Writer(StatementChecker):
         place = self.statement.clause_place
         self._write(tokens[: cut if order is None else order], whole)
         if order is None:
-            whole.add(f"ORDER BY {quoted(self.row)}", place)
+            whole.add(f"ORDER BY {quote_name(self.row)}", place)
         else:
             whole.add("ORDER BY", tokens[order].place)
             self._terms(tokens[order + 2 : cut], whole, columns)
             if [token.word for token in tokens[order + 2 : order + 3]] != ["ALL"]:
-                whole.add(f", {quoted(self.row)}", place)
+                whole.add(f", {quote_name(self.row)}", place)
         self._write(tokens[cut:], whole)
 
     def _terms(self, tokens: list[Token], whole: Pieces, columns: list[tuple[str, str | None, int]]) -> None:
@@ -359,10 +359,10 @@ class Writer(StatementChecker):
                     many = max(positions)
                     message = f"ORDER BY {term[0].text}: the SELECT list has only {many} entries"
                     raise self._refuse(term[0].place, message)
-                whole.add(quoted(positions[at]), term[0].place)
+                whole.add(quote_name(positions[at]), term[0].place)
                 term = term[1:]
             elif alone and term[0].kind in ("word", "name") and term[0].text.casefold() in names:
-                whole.add(quoted(names[term[0].text.casefold()]), term[0].place)
+                whole.add(quote_name(names[term[0].text.casefold()]), term[0].place)
                 term = term[1:]
             self._write(term, whole)
             if token is not None:
@@ -380,7 +380,7 @@ class Writer(StatementChecker):
             interval = self.interval(tokens, i)
             if token.start in self.statement.calls:
                 stop, written, call = self.statement.calls[token.start]
-                whole.add(quoted(self._released(written, call)), Place(token.start, stop), gap)
+                whole.add(quote_name(self._release_aggregate(written, call)), Place(token.start, stop), gap)
                 while i < len(tokens) and tokens[i].start < stop:
                     i += 1
             elif token.word in GROUPINGS and i + 1 < len(tokens) and tokens[i + 1].word == "(":
@@ -388,17 +388,17 @@ class Writer(StatementChecker):
                 whole.add(bits, Place(token.start, tokens[stop - 1].stop), gap)
                 i = stop
             elif interval is not None:
-                whole.add(quoted(interval[1]), Place(token.start, tokens[interval[0] - 1].stop), gap)
+                whole.add(quote_name(interval[1]), Place(token.start, tokens[interval[0] - 1].stop), gap)
                 i = interval[0]
             elif i in keys:
                 stop, name = keys[i]
-                whole.add(quoted(name), Place(token.start, tokens[stop - 1].stop), gap)
+                whole.add(quote_name(name), Place(token.start, tokens[stop - 1].stop), gap)
                 i = stop
             else:
                 whole.word(text, tokens, i)
                 i += 1
 
-    def _released(self, written: Expression, call: WrittenAggregate) -> str:
+    def _release_aggregate(self, written: Expression, call: WrittenAggregate) -> str:
         """Return the released column of an aggregate; calls written alike share one."""
         shape = self.statement.shape(written)
         if shape not in self.by_shape:
@@ -427,7 +427,7 @@ class Writer(StatementChecker):
         named = {name.casefold(): name for name in every}
         while (found := keys.get(at) or _named_key(tokens, at, named)) is not None:
             at, name = found
-            bits.append(f"(({quoted(self.bits)} >> {len(every) - 1 - every.index(name)}) & 1)")
+            bits.append(f"(({quote_name(self.bits)} >> {len(every) - 1 - every.index(name)}) & 1)")
             if at + 1 < len(tokens) and tokens[at].word == ",":
                 at += 1
             else:
@@ -464,7 +464,7 @@ class Writer(StatementChecker):
         computed = {i.alias.casefold(): i.alias for i in items if i.alias and id(i) not in self.names}
         return computed | self.bare
 
-    def _computed(self, name: Token) -> list[Token] | None:
+    def _find_formula(self, name: Token) -> list[Token] | None:
         """Return the tokens of the formula that a name of the SELECT list stands for; None for outputs."""
         if name.kind not in ("word", "name") or name.text.casefold() in self.bare:
             return None
@@ -495,7 +495,7 @@ class Writer(StatementChecker):
         """
         output = partial(self._output, interval)
         try:
-            at, found = FormulaParser(tokens, output, self._computed).sum(start)
+            at, found = FormulaParser(tokens, output, self._find_formula).sum(start)
             if found.number is not None or (name and at < len(tokens)):
                 raise NotFormula("a number has no error bar. Name an output")
             asked = found.aggregate()
@@ -506,16 +506,16 @@ class Writer(StatementChecker):
         if isinstance(asked, str):
             return at, asked
         written = tokens[start:at]
-        return at, self._derived(asked, written, name or ("" if len(written) > 1 else written[0].text))
+        return at, self._derive_column(asked, written, name or ("" if len(written) > 1 else written[0].text))
 
-    def _derived(self, asked: Aggregate, written: Sequence[Token], called: str) -> str:
+    def _derive_column(self, aggregate: Aggregate, written: Sequence[Token], called: str) -> str:
         """Return the released column of a formula of outputs; equal formulas share one."""
         for name, (_, known) in self.named.items():
-            if known == asked:
+            if known == aggregate:
                 return name
         name = self.free.fresh(f"{called}_computed" if called else "computed")
         words = Expression(tuple(written))
-        self.named[name] = Item(words, None, words.place, words.place), asked
+        self.named[name] = Item(words, None, words.place, words.place), aggregate
         return name
 
     def _output(self, interval: Token, tokens: Sequence[Token], at: int) -> tuple[int, str]:
@@ -524,7 +524,7 @@ class Writer(StatementChecker):
             stop, written, call = self.statement.calls[tokens[at].start]
             while at < len(tokens) and tokens[at].start < stop:
                 at += 1
-            return at, self._released(written, call)
+            return at, self._release_aggregate(written, call)
         asked = tokens[at] if at < len(tokens) else interval
         output = self.bare.get(asked.text.casefold(), "") if asked.kind in ("word", "name") else ""
         if not output:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from sfumato.dialect.aggregate_calls import CallForm, is_call, is_window, read_calls
 from sfumato.dialect.from_clause import CommonTables, From, NotJoined, Written, conditions_moved, read_from
-from sfumato.dialect.group_keys import is_grouping, sets_of, spans_of_keys
+from sfumato.dialect.group_keys import is_grouping, read_grouping_sets, spans_of_keys
 from sfumato.dialect.keywords import AFTER, GROUPINGS, INTERVALS, NO_FORM, PRIVATE, STRATEGY, meant, refusals
 from sfumato.dialect.options_clause import read_clause
 from sfumato.dialect.overloads import functions
@@ -50,7 +50,7 @@ def check_words(words: Cursor, span: range, where: str) -> None:
         if word == "OVER" and before != ".":
             raise words.refuse(_WINDOW, words.tokens[i])
         if (word in PRIVATE or word in refusals("aggregates")) and is_call(words, i):
-            raise words.refuse(_misplaced(word, where), words.tokens[i])
+            raise words.refuse(_misplaced_message(word, where), words.tokens[i])
 
 
 def check_after(words: Cursor, span: range, calls: Collection[range], where: str) -> None:
@@ -100,7 +100,7 @@ def check_tree(text: str, place: Place, tree: Node, where: str) -> None:
             raise refusal(text, place, message)
 
 
-def _misplaced(name: str, where: str) -> str:
+def _misplaced_message(name: str, where: str) -> str:
     """Return the message about an aggregate in a clause that sees single rows."""
     if where in ("WHERE", "GROUP BY", "FILTER"):
         return f"{name} in {where}: {where} sees single rows, before they are grouped"
@@ -247,7 +247,7 @@ class _SelectParser:
                 if words.tokens[i].word == "AS" and not named:
                     raise words.refuse(_NO_ALIAS, words.tokens[i + 1])
             found = self._read_calls(item)
-            if not found and not any(self._outside(i) for i in item):
+            if not found and not any(self._is_post_processing(i) for i in item):
                 check_words(words, item, _ITEMS)
             else:
                 check_after(words, item, [form.span for form in found], _ITEMS)
@@ -268,7 +268,7 @@ class _SelectParser:
                 check_words(self.words, form.condition, "FILTER")
         return found
 
-    def _outside(self, i: int) -> bool:
+    def _is_post_processing(self, i: int) -> bool:
         """Whether a token calls a function of released groups: a window, GROUPING or an interval."""
         known = self.words.tokens[i].word in (*INTERVALS, *GROUPINGS)
         return is_call(self.words, i) and (known or is_window(self.words, i))
@@ -388,7 +388,7 @@ class _SelectParser:
             source_place=words.tokens[self.parts["FROM"].start].place,
             where=None if self.where is None else self._expression(self.where),
             group_by=tuple(map(self._expression, self.keys)),
-            group_sets=sets_of(tree) if self.grouping else None,
+            group_sets=read_grouping_sets(tree) if self.grouping else None,
             group_by_all=self.all_keys,
             tree=tree,
             names=self.names,
@@ -420,7 +420,7 @@ class _SelectParser:
         except NotUnderstood as error:
             if error.at is None:
                 raise self._somewhere(error.why) from None
-            raise self._stopped(plain, error.at) from None
+            raise self._make_syntax_error(plain, error.at) from None
         moved = conditions_moved(tree)
         self.moved = moved is not tree
         return moved
@@ -438,7 +438,7 @@ class _SelectParser:
         message = "an expression is nested too deeply" if deep else f"not understood: {why}"
         return refusal(text, places[at if at < len(places) else 0], message)
 
-    def _stopped(self, plain: PlainSelect, at: int) -> SqlError:
+    def _make_syntax_error(self, plain: PlainSelect, at: int) -> SqlError:
         """Return a syntax error at the token where DuckDB's parser stops, with what is missing there."""
         words, token, before = self.words, self.words.tokens[at], plain.before(at)
         part = next(name for name, span in reversed(self.parts.items()) if span.start <= at)
@@ -479,11 +479,11 @@ class _SelectParser:
         form = self.calls.get(span.start)
         if form is None or form.span.stop < stop:
             value = self._expression(range(span.start, stop))
-            if any(i in self.calls or self._outside(i) for i in span):
+            if any(i in self.calls or self._is_post_processing(i) for i in span):
                 self._check_arguments(span)
                 return Item(Computed(value), alias, value.place, alias_place)
             check_tree(words.text, value.place, node, _ITEMS)
-            known = functions().around
+            known = functions().enclosing
             constant = all(
                 one["class"] != "COLUMN_REF" and one.get("function_name", "").lower() in {"", *known}
                 for one in descendants(node)

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import CommonTables, From, qualified
+from sfumato.dialect.from_clause import CommonTables, From, qualify_name
 from sfumato.dialect.sql_tokens import Literal, Place, Token, refusal
 from sfumato.dialect.syntax_tree import Node, descendants, in_scope
 from sfumato.errors import SqlError
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 
 # Words that stand alone as an expression and name no column.
 _VALUES = ("NULL", "TRUE", "FALSE")
@@ -158,7 +158,7 @@ class Statement:
                 pieces.append(self.text[stop : token.start])
             if token.start in kept:
                 same = kept[token.start] is token
-                written = self.text[token.start : token.stop] if same else quoted(kept[token.start].text)
+                written = self.text[token.start : token.stop] if same else quote_name(kept[token.start].text)
                 pieces.append(written)
             stop = token.stop
         return "".join(pieces)
@@ -178,13 +178,13 @@ class Statement:
                 elif public:
                     plain.add(public.casefold())
                 elif rest and first.casefold() in aliases:
-                    named.add(qualified(aliases[first.casefold()], rest[0]))
+                    named.add(qualify_name(aliases[first.casefold()], rest[0]))
                 elif not rest or first.casefold() != (self.tables.alias or "").casefold():
                     plain.add(first.casefold())
         where = self.tree["where_clause"]
         for node in () if where is None else descendants(where):
             if node["class"] == "SUBQUERY":
-                named |= set(self._read_outside(node["subquery"]["node"]))
+                named |= set(self._iter_outer_columns(node["subquery"]["node"]))
         # Those of aggregates that stand behind the groups are not in the tree's list.
         for _, expression, call in self.calls.values():
             own = {token.start: token for token in expression.tokens}
@@ -195,7 +195,7 @@ class Statement:
         plain = {name.casefold() for name in plain}
         return frozenset(named), frozenset(plain - {(i.alias or "").casefold() for i in self.items})
 
-    def _read_outside(self, inner: Node) -> Iterator[str]:
+    def _iter_outer_columns(self, inner: Node) -> Iterator[str]:
         """Yield the qualified columns of joined tables that a subquery of the statement's WHERE names."""
         nodes = [node for node, _ in in_scope(inner)]
         own = {
@@ -207,7 +207,7 @@ class Statement:
         for node in nodes:
             first, *rest = node.get("column_names", [""]) if node.get("class") == "COLUMN_REF" else [""]
             if rest and first.casefold() in aliases.keys() - own:
-                yield qualified(aliases[first.casefold()], rest[0])
+                yield qualify_name(aliases[first.casefold()], rest[0])
 
     def _stands_for(self, table: str, column: str) -> str:
         """Return the private column that a public group's column in the statement stands for, or ""."""
@@ -215,7 +215,7 @@ class Statement:
         return columns.get(column.casefold(), "") if alias and table.casefold() == alias else ""
 
     @property
-    def looks_up(self) -> bool:
+    def has_condition_tree(self) -> bool:
         """Whether the statement's WHERE is read as a tree: it has a subquery, or a condition of ON."""
         where = self.tree["where_clause"]
         subqueries = where is not None and any(node["class"] == "SUBQUERY" for node in descendants(where))
@@ -249,7 +249,7 @@ class Statement:
                 i += 2
             elif begins and token.text.casefold() in aliases and i + 2 < len(tokens):
                 column = tokens[i + 2]
-                name = qualified(aliases[token.text.casefold()], column.text)
+                name = qualify_name(aliases[token.text.casefold()], column.text)
                 kept.append(Token("name", name, "", token.start, column.stop))
                 i += 3
             else:

@@ -15,10 +15,18 @@ from sfumato.dialect.from_clause import (
     conjuncts,
     read_from,
 )
-from sfumato.dialect.joined_tables import marked
-from sfumato.dialect.syntax_tree import Node, column_of, descendants, fresh, is_aggregate, made, written
+from sfumato.dialect.joined_tables import mark_matches
+from sfumato.dialect.syntax_tree import (
+    Node,
+    descendants,
+    fresh,
+    get_column_name,
+    is_aggregate,
+    made,
+    write_sql,
+)
 from sfumato.errors import QueryError
-from sfumato.query.schema import spelled
+from sfumato.query.schema import format_name
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -53,10 +61,10 @@ def with_existence(
         texts.append(text)
     for text in texts:
         known = {name.casefold(): name for name in table.schema}
-        name = known.get((column_of(text) or "").casefold(), "")
+        name = known.get((get_column_name(text) or "").casefold(), "")
         if not name:
             name = fresh("compared", set(known))
-            table = table.with_columns(**{name: written(text)})
+            table = table.with_columns(**{name: write_sql(text)})
         columns.append(name)
     if subqueries.is_public(inner.query, table.unit):
         if not columns:
@@ -64,7 +72,7 @@ def with_existence(
             table = table.with_columns(**{columns[0]: "1"})
         other: Table[Any] | PublicTable = subqueries.public(inner.query, table.unit)
     elif table.unit not in columns or (inner.is_in and columns[0] != table.unit):
-        unit = spelled(table.unit)
+        unit = format_name(table.unit)
         write = f"EXISTS (SELECT 1 FROM ... AS b WHERE b.{unit} = a.{unit} AND ...)"
         raise names.written.refuse(
             node, f"a SELECT of a private table in WHERE must compare the privacy units. Write {write}"
@@ -73,7 +81,7 @@ def with_existence(
         other = subqueries.table(inner.query, f"key_{columns.index(table.unit)}")
     pairs = [(column, f"key_{i}") for i, column in enumerate(columns)]
     try:
-        table, mark = marked(table, other, pairs, subqueries.joined_rows)
+        table, mark = mark_matches(table, other, pairs, subqueries.joined_rows)
     except QueryError as error:
         raise names.written.refuse(node, str(error)) from None
     return table, mark

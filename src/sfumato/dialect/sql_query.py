@@ -14,7 +14,7 @@ from sfumato.api.question import Question, Released
 from sfumato.api.table import PRIVATE, Table
 from sfumato.catalogs.declarations import product
 from sfumato.dataclass import dataclass
-from sfumato.dialect.from_clause import CommonTables, From, Query, Source, tables_of
+from sfumato.dialect.from_clause import CommonTables, From, Query, Source, iter_tables
 from sfumato.dialect.joined_tables import open_from
 from sfumato.dialect.options_clause import Settings
 from sfumato.dialect.post_processing_sql import PostProcessing
@@ -25,7 +25,7 @@ from sfumato.dialect.top_groups import Largest
 from sfumato.errors import ColumnError, QueryError
 from sfumato.query.aggregates import Aggregate, Cumulative
 from sfumato.query.group_totals import GroupingSets
-from sfumato.query.schema import Derive, Filter, Schema, Step, quoted
+from sfumato.query.schema import Derive, Filter, Schema, Step, quote_name
 from sfumato.query.tables.public_table import PublicTable
 
 
@@ -85,14 +85,14 @@ class SqlQuery(Settings):
         """The tables that the SQL query reads, at any depth, in order."""
         waiting: list[Source] = [self.tables.source, *(one.source for one in self.tables.joined)]
         if self.looked_up is not None and self.names is not None:
-            waiting += [source for _, source in tables_of(self.looked_up, self.names)]
+            waiting += [source for _, source in iter_tables(self.looked_up, self.names)]
         found: dict[Source, None] = {}
         while waiting:
             one = waiting.pop(0)
             if one not in found:
                 found[one] = None
                 if isinstance(one, Query):
-                    waiting += [source for _, source in tables_of(one.node, one.names)]
+                    waiting += [source for _, source in iter_tables(one.node, one.names)]
         return tuple(one for one in found if isinstance(one, str))
 
     @property
@@ -108,7 +108,7 @@ class SqlQuery(Settings):
         """
         if self.public_groups is None:
             return self
-        return replace(self, public_groups=self.public_groups.checked(public, private))
+        return replace(self, public_groups=self.public_groups.check(public, private))
 
     @property
     def release_options(self) -> dict[str, Any]:
@@ -191,7 +191,9 @@ class SqlQuery(Settings):
             sets = tuple(tuple(final[name] for name in one) for one in self.grouping.sets)
             ordered = tuple(tuple(key for key in keys if key in one) for one in sets)
             table = replace(table, _grouping=replace(self.grouping, sets=ordered))
-        aggregates = tuple((name, _fitted(aggregate, columns, final)) for name, aggregate in self.aggregates)
+        aggregates = tuple(
+            (name, _fit_columns(aggregate, columns, final)) for name, aggregate in self.aggregates
+        )
         if self.largest is not None:
             return self._top(table, keys, [aggregate for _, aggregate in aggregates])
         limits = table.bound(groups=self.groups, rows=self.rows, total_rows=self.total_rows)
@@ -213,7 +215,7 @@ class SqlQuery(Settings):
         return table
 
 
-def _fitted(aggregate: Aggregate, columns: Mapping[str, str], keys: Mapping[str, str]) -> Aggregate:
+def _fit_columns(aggregate: Aggregate, columns: Mapping[str, str], keys: Mapping[str, str]) -> Aggregate:
     """Return an aggregate of the SQL query over the columns that the opened table has."""
     fitted = aggregate.of_columns(columns)
     if isinstance(fitted, Cumulative) and fitted.over is not None:
@@ -227,7 +229,7 @@ def _in_public_groups(
     """Group the SQL query's table by the rows of a public table; a group of NULLs stays empty."""
     for key, column in zip(keys, groups.columns, strict=True):
         if column.null_count:
-            table = table.filter(f"{quoted(key)} IS NOT NULL")
+            table = table.filter(f"{quote_name(key)} IS NOT NULL")
     note = (
         f"the {groups.num_rows:,} groups by {', '.join(keys)} are public, from "
         f"{' and '.join(asked.public) or 'the text'}: each of them is shown, and rows with other "
@@ -271,7 +273,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
             final = name
             if len(hiding) > 1:
                 early.append((fresh(f"_{name}"), expression))
-                now = quoted(early[-1][0])
+                now = quote_name(early[-1][0])
             late.append((final, now))
         else:
             final = fresh(name) if name.casefold() in source else name
@@ -285,7 +287,7 @@ def _settle(query: SqlQuery, schema: Schema) -> tuple[list[tuple[str, str]], lis
                 continue
             columns[column] = _source_column(column, source, schema, "the SELECT list")
             if column.casefold() in hiding:
-                early.append((fresh(f"_{column}"), quoted(columns[column])))
+                early.append((fresh(f"_{column}"), quote_name(columns[column])))
                 columns[column] = early[-1][0]
     return [*early, *late], [keys[name] for name in query.keys], columns
 

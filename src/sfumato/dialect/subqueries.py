@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
-from sfumato.api.table import Table, chosen, computed, distinct_rows, looked_up, with_value
+from sfumato.api.table import (
+    Table,
+    add_membership,
+    compute_public_table,
+    distinct_rows,
+    select_columns,
+    with_value,
+)
 from sfumato.catalogs.declarations import Declarations, TableDeclaration
 from sfumato.dialect.from_clause import (
     MAX_DEPTH,
@@ -19,19 +26,19 @@ from sfumato.dialect.from_clause import (
     Reference,
     Source,
     Written,
-    tables_of,
+    iter_tables,
 )
 from sfumato.dialect.keywords import refusals
 from sfumato.dialect.post_processing_sql import check_allowed
 from sfumato.dialect.private_selects import NotUnderstood, PlainSelect
 from sfumato.dialect.semi_joins import with_existence
 from sfumato.dialect.sql_tokens import Cursor
-from sfumato.dialect.subquery_columns import declared
+from sfumato.dialect.subquery_columns import read_declarations
 from sfumato.dialect.subquery_select import Select
-from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, made, rewritten, written
+from sfumato.dialect.syntax_tree import Node, ask, column_node, fresh, made, rewrite_tree, write_sql
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest, shown
 from sfumato.query.engine_protocol import Engine
-from sfumato.query.schema import FLOATS, INTEGERS, quoted
+from sfumato.query.schema import FLOATS, INTEGERS, quote_name
 from sfumato.query.tables.public_table import PublicTable
 
 _NULL = '"NULL"'  # the type of NULL alone
@@ -55,7 +62,7 @@ def set_operation(subqueries: Subqueries, query: Query, unit: str) -> Table[Any]
         raise query.refuse(query.first, f"ORDER BY and LIMIT after {kind} are not supported. Leave them out")
     table, *others = _operands(subqueries, query, unit)
     for other in others:
-        table = table.union(other) if kind == "UNION" else _compared(table, other, kind)
+        table = table.union(other) if kind == "UNION" else _compare_tables(table, other, kind)
     return table if every or kind != "UNION" else _ordered(distinct_rows(table), table)
 
 
@@ -76,7 +83,7 @@ def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any
                 "have no privacy unit. Join it instead",
             )
         if tables:
-            found = _fitted(one, found, tables[0][1])
+            found = _match_columns(one, found, tables[0][1])
             kinds = [_common(one, found, *pair) for pair in zip(found.schema, kinds, strict=True)]
         else:
             place = list(found.schema).index(found.unit)
@@ -87,21 +94,21 @@ def _operands(subqueries: Subqueries, query: Query, unit: str) -> list[Table[Any
 
 def _ordered(table: Table[Any], like: Table[Any]) -> Table[Any]:
     """Return a table with the columns of another one, in its order."""
-    return chosen(table, tuple((name, name) for name in like.schema), like.unit)
+    return select_columns(table, tuple((name, name) for name in like.schema), like.unit)
 
 
-def _compared(first: Table[Any], second: Table[Any], kind: str) -> Table[Any]:
+def _compare_tables(first: Table[Any], second: Table[Any], kind: str) -> Table[Any]:
     """Return the rows of INTERSECT or EXCEPT once each; NULL equals NULL there, as in GROUP BY."""
     taken = {name.casefold() for name in first.schema}
     mark, least, most = (fresh(name, taken) for name in ("part", "least", "most"))
     both = first.with_columns(**{mark: "0"}).union(second.with_columns(**{mark: "1"}))
     keys = [name for name in first.schema if name != first.unit]
-    marks = {least: f"min({quoted(mark)})", most: f"max({quoted(mark)})"}
-    wanted = f"{quoted(least)} = 0 AND {quoted(most)} = {int(kind == 'INTERSECT')}"
+    marks = {least: f"min({quote_name(mark)})", most: f"max({quote_name(mark)})"}
+    wanted = f"{quote_name(least)} = 0 AND {quote_name(most)} = {int(kind == 'INTERSECT')}"
     return _ordered(both.per_unit(*keys, **marks).filter(wanted), first)
 
 
-def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
+def _match_columns(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
     """Return a subquery's table with the column names of the first subquery of UNION ALL."""
     columns, wanted = list(table.schema), list(first.schema)
     if len(columns) != len(wanted):
@@ -116,19 +123,19 @@ def _fitted(query: Query, table: Table[Any], first: Table[Any]) -> Table[Any]:
         )
     if columns == wanted:
         return table
-    return chosen(table, tuple(zip(columns, wanted, strict=True)), first.unit)
+    return select_columns(table, tuple(zip(columns, wanted, strict=True)), first.unit)
 
 
 def _cast(table: Table[Any], kinds: list[str]) -> Table[Any]:
     """Return a subquery's table with its columns cast to these types; values that do not fit are NULL."""
     others = {
-        name: f"TRY_CAST({quoted(name)} AS {kind})"
+        name: f"TRY_CAST({quote_name(name)} AS {kind})"
         for (name, column), kind in zip(table.schema.items(), kinds, strict=True)
         if column.type_name != kind
     }
     made = table.with_columns(**others)
     if list(made.schema) != list(table.schema):  # what takes the place of a column stands last
-        made = chosen(made, tuple((name, name) for name in table.schema), table.unit)
+        made = select_columns(made, tuple((name, name) for name in table.schema), table.unit)
     return made
 
 
@@ -228,7 +235,7 @@ def public_table(
     tree = json.loads(json.dumps(query.node))
     names: dict[Source, str] = {}
     parts: dict[str, PublicTable] = {}
-    for node, source in list(tables_of(tree, query.names)):
+    for node, source in list(iter_tables(tree, query.names)):
         name = names.setdefault(source, f"public {len(names)}")
         parts[name] = open_table(source)
         node["alias"] = node["alias"] or node["qualified_name"]["path"][-1]
@@ -244,11 +251,11 @@ def public_table(
     check_allowed(tree, {}, columns, parts, (), refuse)
     text = query_text(tree)
     if query.columns:
-        listed = ", ".join(map(quoted, query.columns))
+        listed = ", ".join(map(quote_name, query.columns))
         text = f"SELECT * FROM ({text}) AS part({listed})"
     if value:
         text = f"SELECT ({text}) AS value"
-    return computed(engine, parts, text)
+    return compute_public_table(engine, parts, text)
 
 
 def query_text(tree: Node) -> str:
@@ -317,7 +324,7 @@ class Subqueries:
                     self._public[source] = False
             else:
                 with self._deeper(source):
-                    read = [one for _, one in tables_of(source.node, source.names)]
+                    read = [one for _, one in iter_tables(source.node, source.names)]
                     self._public[source] = all(self.is_public(one, unit) for one in read)
         return self._public[source]
 
@@ -395,7 +402,7 @@ class Subqueries:
         known = {alias.casefold() for alias in (tables.alias, *tables.aliases.values()) if alias}
 
         def plain(tree: Node) -> Node:
-            return rewritten(tree, change)
+            return rewrite_tree(tree, change)
 
         def over_table(tree: Node) -> tuple[Table[Any], Node]:
             found = plain(tree)
@@ -419,12 +426,12 @@ class Subqueries:
                 return made("_0 IS NOT NULL", column_node(mark))
             other = self.public_values(names, one, table.unit)
             child, name = fresh("looked_up", taken), fresh("is_in", taken)
-            text = written(plain(one["child"]))  # a SELECT in it adds a column to the table
-            table = looked_up(table.with_columns(**{child: text}), child, other, name)
+            text = write_sql(plain(one["child"]))  # a SELECT in it adds a column to the table
+            table = add_membership(table.with_columns(**{child: text}), child, other, name)
             return column_node(name)
 
         condition = plain(node)
-        return table.filter(written(condition))
+        return table.filter(write_sql(condition))
 
     def _base(self, name: str, unit: str) -> Table[Any] | PublicTable:
         """Open a table that subqueries read by its name, with one privacy unit throughout."""
@@ -479,7 +486,7 @@ def unit_local_table(text: object, tables: Mapping[str, Table[Any] | PublicTable
         tree = plain.tree()
         query = Query("sql", tree, CommonTables(Written(text, plain.place)))
         known = {name: _declaration(name, table) for name, table in tables.items()}
-        unit = declared(query, Declarations("sql", known)).privacy_unit
+        unit = read_declarations(query, Declarations("sql", known)).privacy_unit
         if unit is None:
             raise query.refuse(query.first, "this reads only public tables. Begin FROM with a private one")
         found = Subqueries(lambda name, _: _table(name, tables)).table(query, unit)

@@ -18,14 +18,14 @@ from sfumato.dialect.from_clause import (
     Reference,
     Source,
     conditions_moved,
-    qualified,
+    iter_tables,
+    qualify_name,
     read_from,
-    tables_of,
 )
-from sfumato.dialect.joined_tables import crossed, matched
+from sfumato.dialect.joined_tables import crossed, filter_matches
 from sfumato.dialect.syntax_tree import Node, fresh
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.schema import FLOATS, quoted, spelled
+from sfumato.query.schema import FLOATS, format_name, quote_name
 from sfumato.query.tables.combined_tables import with_units
 from sfumato.query.tables.public_table import PublicTable
 
@@ -145,7 +145,7 @@ class Scope:
     def _join(self, one: Joined) -> None:
         """Join a table and add its columns to the subquery's scope."""
         table = self.table
-        other = self._opened(one)
+        other = self._open_joined(one)
         own = {name.casefold(): name for name in other.schema}
 
         def before(name: str) -> bool:
@@ -169,16 +169,16 @@ class Scope:
                 columns[right.casefold()] = left
             elif self.mentioned is None or right.casefold() in self.mentioned:
                 copy = fresh(right, taken)
-                other = other.with_columns(**{copy: quoted(right)})
+                other = other.with_columns(**{copy: quote_name(right)})
                 copies[right.casefold()] = copy
         if isinstance(other, Table) and (table.unit, other.unit) not in pairs:
             names = one.alias or str(one.source)
             raise QueryError(
                 "both tables are private, so only rows of the same unit can be joined. Join "
-                f"{names} ON its privacy unit too: {spelled(other.unit)} = {spelled(table.unit)}"
+                f"{names} ON its privacy unit too: {format_name(other.unit)} = {format_name(table.unit)}"
             )
         if one.matching:
-            self.table = matched(table, other, pairs, one.how, self.joined_rows)
+            self.table = filter_matches(table, other, pairs, one.how, self.joined_rows)
             return
         compared = {right for _, right in pairs}
         brought = [name for name in other.schema if name not in compared]
@@ -194,14 +194,14 @@ class Scope:
             self._shown[len(self.places), name] = own[name]
         self.places.append((one.alias, ordered))
 
-    def _opened(self, one: Joined) -> Table[Any] | PublicTable:
+    def _open_joined(self, one: Joined) -> Table[Any] | PublicTable:
         """Open a table that the subquery joins, by the name of its privacy unit's column."""
         if isinstance(one.source, str):
             with suppress(ColumnError):
                 return self.open_table(one.source, self.table.unit)
-        return self.open_table(one.source, self._unit_of(one))
+        return self.open_table(one.source, self._compared_unit(one))
 
-    def _unit_of(self, one: Joined) -> str:
+    def _compared_unit(self, one: Joined) -> str:
         """Return the joined table's column that is compared with the privacy unit's column."""
         if any(name.casefold() == self.table.unit.casefold() for name in one.using):
             return next(name for name in one.using if name.casefold() == self.table.unit.casefold())
@@ -230,7 +230,7 @@ class Scope:
         return found[0]
 
 
-def traced(tables: From, reference: Reference) -> str | None:
+def trace_column(tables: From, reference: Reference) -> str | None:
     """Return the first table's column that a column in a subquery equals by inner joins; None for others."""
     aliases = [(one.alias or "").casefold() for one in tables.joined]
     for _ in range(len(aliases) + 1):
@@ -256,14 +256,14 @@ def traced(tables: From, reference: Reference) -> str | None:
     return None
 
 
-def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
+def trace_declarations(source: From, catalog: Declarations, depth: int = 0) -> TableDeclaration:
     """Return what a catalog declares of the columns in FROM, traced through subqueries and joins.
 
     Raises:
         QueryError: there is no such table, or the first has no privacy unit of its own.
     """
     source = source.private_first([name for name, table in catalog.tables.items() if table.public])
-    found = declared(source.source, catalog, depth)
+    found = read_declarations(source.source, catalog, depth)
     if found.public and isinstance(source.source, Query):
         raise QueryError(
             f"FROM begins with {source.source}, which reads public tables. Begin with a private one"
@@ -277,7 +277,7 @@ def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> Tabl
         found = catalog.private(source.source)
     columns, private = [*found.columns, *_named(source, found)], [found]
     for one in source.joined:
-        other = declared(one.source, catalog, depth)
+        other = read_declarations(one.source, catalog, depth)
         if not other.public:
             other = catalog.private(one.source) if isinstance(one.source, str) else other
             private.append(other)
@@ -289,10 +289,12 @@ def declared_tables(source: From, catalog: Declarations, depth: int = 0) -> Tabl
 
 def _named(one: From | Joined, table: TableDeclaration) -> list[ColumnDeclaration]:
     """Return a joined table's declared columns under their qualified names, for a subquery's FROM."""
-    return [replace(column, name=qualified(one.alias, column.name)) for column in table.columns if one.alias]
+    return [
+        replace(column, name=qualify_name(one.alias, column.name)) for column in table.columns if one.alias
+    ]
 
 
-def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
+def read_declarations(source: Source, catalog: Declarations, depth: int = 0) -> TableDeclaration:
     """Return what a catalog declares of a table, or of the columns that a subquery passes on unchanged.
 
     Raises:
@@ -305,12 +307,15 @@ def declared(source: Source, catalog: Declarations, depth: int = 0) -> TableDecl
     if _public(source, catalog):
         return TableDeclaration(source.name, catalog.name, None, public=True)
     if source.node["type"] == "SELECT_NODE":
-        return _of_select(source, catalog, depth)
+        return _trace_select(source, catalog, depth)
     names = source.names.within(source.node)
     nodes = source.node.get("children") or []
     if not nodes:
         raise source.refuse(source.first, f"{source.node['type']} is not supported here")
-    found = [declared(Query(source.name, node, names, source.columns), catalog, depth + 1) for node in nodes]
+    found = [
+        read_declarations(Query(source.name, node, names, source.columns), catalog, depth + 1)
+        for node in nodes
+    ]
     private = next((one for one in found if not one.public), found[0])
     return replace(private.joined_with(found), name=private.name, columns=())
 
@@ -325,38 +330,38 @@ def _public(source: Query, catalog: Declarations) -> bool:
             continue
         seen.add(one)
         if isinstance(one, Query):
-            waiting.extend(read for _, read in tables_of(one.node, one.names))
+            waiting.extend(read for _, read in iter_tables(one.node, one.names))
         elif not catalog.declaration(one).public:
             return False
     return True
 
 
-def _of_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
+def _trace_select(query: Query, catalog: Declarations, depth: int) -> TableDeclaration:
     """Return what a catalog declares of the columns that one subquery passes on, and its privacy unit."""
     try:
         node = conditions_moved(query.node)
         tables = read_from(node["from_table"], query.names.within(node), node["where_clause"])
     except NotJoined as error:
         raise query.refuse(query.node["from_table"], str(error)) from None
-    base = declared_tables(tables, catalog, depth + 1)
+    base = trace_declarations(tables, catalog, depth + 1)
     known = {column.name.casefold(): column for column in reversed(base.columns)}  # the first of a name
     aliases = {name.casefold(): name for name in (tables.alias, *tables.aliases.values()) if name}
     columns: dict[str, ColumnDeclaration] = {}
     unit = None
     for i, (name, reference) in enumerate(_plain(query.node, tables, known, base.privacy_unit or "")):
         new = query.columns[i] if i < len(query.columns) else name
-        first = traced(tables, reference)
+        first = trace_column(tables, reference)
         if unit is None and first is not None and first.casefold() == (base.privacy_unit or "").casefold():
             unit = new
         alias = aliases.get((reference.table or "").casefold())
-        column = known.get((qualified(alias, reference.column) if alias else reference.column).casefold())
+        column = known.get((qualify_name(alias, reference.column) if alias else reference.column).casefold())
         if column is not None:
             columns[new.casefold()] = replace(column, name=new)
     if unit is None:
         raise query.refuse(
             query.first,
             "each SELECT of a private table must keep its privacy unit. Add "
-            + spelled(base.privacy_unit or "")
+            + format_name(base.privacy_unit or "")
             + " to the SELECT list as a plain column, not an expression of it",
         )
     return replace(base, name=query.name, privacy_unit=unit, columns=tuple(columns.values()))

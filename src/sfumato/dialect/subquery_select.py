@@ -6,30 +6,38 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sfumato.api.table import Table, chosen, distinct_keys, distinct_rows, looked_up, windowed, with_value
+from sfumato.api.table import (
+    Table,
+    add_membership,
+    add_window_columns,
+    distinct_keys,
+    distinct_rows,
+    select_columns,
+    with_value,
+)
 from sfumato.dataclass import dataclass
 from sfumato.dialect.from_clause import From, Query, Reference, conditions_moved
 from sfumato.dialect.semi_joins import with_existence
-from sfumato.dialect.subquery_columns import Scope, traced
+from sfumato.dialect.subquery_columns import Scope, trace_column
 from sfumato.dialect.syntax_tree import (
     CLAUSES,
     PLACES,
     STAR,
     Node,
     column_node,
-    column_of,
     fresh,
+    get_column_name,
     is_aggregate,
     made,
     parts,
-    rewritten,
+    rewrite_tree,
     shape,
     unknown,
-    written,
+    write_sql,
 )
 from sfumato.dialect.window_functions import window_call
 from sfumato.errors import ColumnError, QueryError, SqlError
-from sfumato.query.schema import spelled
+from sfumato.query.schema import format_name
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.query.tables.shaped_tables import WindowCall
 
@@ -103,7 +111,7 @@ class Grouped:
             raise query.refuse(
                 where,
                 "rows of several units would become one row. Add the privacy unit: GROUP BY "
-                + spelled(table.unit)
+                + format_name(table.unit)
                 + "".join(f", {name}" for name in by[:3]),
             )
         self.named: dict[str, str] = {shape(tree): name for (_, tree), name in zip(keys, by, strict=True)}
@@ -113,7 +121,7 @@ class Grouped:
         self.values = values
         self.constant: set[str] = set[str]()
 
-    def rewritten(self, tree: Node, name: str) -> Node:
+    def rewrite(self, tree: Node, name: str) -> Node:
         """Return an expression of a grouped subquery over its keys and aggregates.
 
         Raises:
@@ -145,11 +153,11 @@ class Grouped:
                 raise self.query.refuse(one, message)
             return None
 
-        return rewritten(tree, change)
+        return rewrite_tree(tree, change)
 
     def result(self) -> Table[Any]:
         """Return the grouped subquery's table: one row for each unit and keys."""
-        aggregates = {name: written(node) for name, node in self.asked.values()}
+        aggregates = {name: write_sql(node) for name, node in self.asked.values()}
         others = [name for name in self.by if name != self.table.unit]
         return self.table.per_unit(*others, **aggregates) if aggregates else distinct_keys(self.table, others)
 
@@ -218,9 +226,11 @@ class Select:
         for one in node["modifiers"]:
             if one["type"] == "DISTINCT_MODIFIER" and one["distinct_on_targets"]:
                 message = "DISTINCT ON: write QUALIFY row_number() OVER (PARTITION BY {} ORDER BY ...) = 1"
-                raise refuse(one["distinct_on_targets"][0], message.format(spelled(self.unit)))
+                raise refuse(one["distinct_on_targets"][0], message.format(format_name(self.unit)))
             if one["type"].startswith("LIMIT"):
-                raise refuse(one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=spelled(self.unit)))
+                raise refuse(
+                    one.get("limit") or one.get("offset"), _NO_LIMIT.format(unit=format_name(self.unit))
+                )
             if one["type"] not in ("DISTINCT_MODIFIER", "ORDER_MODIFIER"):
                 raise refuse(None, f"{one['type']} is not supported here")
             if one["type"] == "ORDER_MODIFIER":
@@ -252,7 +262,7 @@ class Select:
                 )
             names = node["column_names"]
             reference = Reference(names[0] if len(names) == 2 else None, names[-1])
-            found = traced(tables, reference)
+            found = trace_column(tables, reference)
             if found is None:
                 raise self.query.refuse(
                     node,
@@ -261,11 +271,11 @@ class Select:
                 )
             return found
         for star in stars:
-            found = traced(tables, Reference(star or None, self.unit))
+            found = trace_column(tables, Reference(star or None, self.unit))
             if found is not None:
                 return found
         where = self.node["select_list"][0]
-        raise self.query.refuse(where, _NO_UNIT.format(unit=spelled(self.unit)))
+        raise self.query.refuse(where, _NO_UNIT.format(unit=format_name(self.unit)))
 
     def _mentioned(self) -> set[str] | None:
         """Return the columns that the subquery's SELECT reads; None where it has a star."""
@@ -311,8 +321,8 @@ class Select:
             keys = group_keys(self.query, items, self._plain)
             by = [self._column(tree, "key") for _, tree in keys]
             asked = Grouped(self.query, self.table, keys, by, self.values, [*self.derived.values()])
-            trees = [asked.rewritten(one.tree, one.name) for one in items]
-            having, qualify = (one and asked.rewritten(one, "aggregate") for one in (having, qualify))
+            trees = [asked.rewrite(one.tree, one.name) for one in items]
+            having, qualify = (one and asked.rewrite(one, "aggregate") for one in (having, qualify))
             self.table, self.derived = asked.result(), {}
             for name, other in self.values.items():
                 if name in asked.constant and name not in self.table.schema:
@@ -330,7 +340,9 @@ class Select:
             listed = list(self.table.schema)
             self.table = distinct_rows(self.table)
             if list(self.table.schema) != listed:  # there the unit comes first
-                self.table = chosen(self.table, tuple((name, name) for name in listed), self.table.unit)
+                self.table = select_columns(
+                    self.table, tuple((name, name) for name in listed), self.table.unit
+                )
 
     @contextmanager
     def _at(self, node: Node) -> Iterator[None]:
@@ -350,7 +362,7 @@ class Select:
             return self._plain(node)
 
     def _filter(self, tree: Node) -> None:
-        self.table = self.table.filter(written(tree))
+        self.table = self.table.filter(write_sql(tree))
 
     def _items(self) -> list[Item]:
         """Return the items of the subquery's SELECT list, with stars written out."""
@@ -405,7 +417,7 @@ class Select:
                     known = [name for _, columns in self.scope.places for name in columns]
                     name = ".".join(one["column_names"])
                     raise self.query.refuse(one, str(ColumnError._unknown(name, known, "SELECT")))
-                return self._expanded(alias)
+                return self._expand_alias(alias)
             if one["class"] == "SUBQUERY":
                 if self.subqueries.is_existence(self.query.names, one, self.table.unit):
                     return made("_0 IS NOT NULL", column_node(self._existence(one)))
@@ -415,7 +427,7 @@ class Select:
                 raise self.query.refuse(one, f"{one['class'].lower()} is not supported in an expression")
             return None
 
-        return rewritten(node, change)
+        return rewrite_tree(node, change)
 
     def _existence(self, node: Node) -> str:
         """Return the column that is NULL where EXISTS, or IN of private rows, is false in the subquery."""
@@ -432,7 +444,7 @@ class Select:
         found = self._plain(node)
         return self.table, found
 
-    def _expanded(self, alias: Node) -> Node:
+    def _expand_alias(self, alias: Node) -> Node:
         """Return the expression behind an alias of the subquery's SELECT list, within limits on nesting."""
         self.expanded += 1
         if self.expanding == 20 or self.expanded > 1000:
@@ -452,7 +464,7 @@ class Select:
         if key not in self.derived:
             column = self._column(child, "looked_up")
             self.derived[key] = fresh("is_in", self.taken)
-            self.table = looked_up(self.table, column, other, self.derived[key])
+            self.table = add_membership(self.table, column, other, self.derived[key])
         return self.derived[key]
 
     def _value(self, node: Node) -> str:
@@ -467,13 +479,13 @@ class Select:
 
     def _column(self, tree: Node, stem: str) -> str:
         """Return the column of an expression in the subquery, derived where it is no plain column."""
-        name = column_of(tree)
+        name = get_column_name(tree)
         if name is not None:
             return next((n for n in self.table.schema if n.casefold() == name.casefold()), name)
         key = shape(tree)
         if key not in self.derived:
             self.derived[key] = fresh(stem, self.taken)
-            self.table = self.table.with_columns(**{self.derived[key]: written(tree)})
+            self.table = self.table.with_columns(**{self.derived[key]: write_sql(tree)})
         return self.derived[key]
 
     # Windows, and the SELECT list.
@@ -498,10 +510,10 @@ class Select:
 
             return found
 
-        new = [rewritten(tree, change("window")) for tree in trees]
-        qualified = qualify and rewritten(qualify, change("window"))
+        new = [rewrite_tree(tree, change("window")) for tree in trees]
+        qualified = qualify and rewrite_tree(qualify, change("window"))
         if calls:
-            self.table = windowed(self.table, list(calls.values()))
+            self.table = add_window_columns(self.table, list(calls.values()))
         return new, qualified
 
     def _check_distances(self, node: Node, call: WindowCall) -> None:
@@ -527,11 +539,11 @@ class Select:
                 if column != unit:
                     raise self.query.refuse(
                         self.node["select_list"][0],
-                        (f"{name} is not the privacy unit, which is {spelled(unit)} here. Select that as ")
-                        + name,
+                        f"{name} is not the privacy unit, which is {format_name(unit)} here. "
+                        f"Select that as {name}",
                     )
                 break
         else:
-            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=spelled(unit)))
+            raise self.query.refuse(self.node["select_list"][0], _NO_UNIT.format(unit=format_name(unit)))
         if columns != [(column, column) for column in self.table.schema]:
-            self.table = chosen(self.table, tuple(columns), name)
+            self.table = select_columns(self.table, tuple(columns), name)

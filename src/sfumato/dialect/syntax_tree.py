@@ -38,7 +38,7 @@ class NotSql(Exception):
 
 
 @cache
-def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
+def _parser_connection(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
     """Return this process's DuckDB connection for parsing: it has no tables and opens no files."""
     connection = duckdb.connect(
         config={
@@ -54,7 +54,7 @@ def _judge(process: int) -> tuple[duckdb.DuckDBPyConnection, Lock]:
 
 def ask(sql: str, parameters: Sequence[str] = ()) -> list[tuple[Any, ...]]:
     """Run a statement on the parsing connection, which sees no table."""
-    connection, lock = _judge(os.getpid())
+    connection, lock = _parser_connection(os.getpid())
     with lock:
         try:
             rows: list[tuple[Any, ...]] = connection.execute(sql, list(parameters)).fetchall()
@@ -80,7 +80,7 @@ def statements(text: str) -> list[Node]:
     return [statement["node"] for statement in tree["statements"]]
 
 
-def written(*nodes: Node) -> str:
+def write_sql(*nodes: Node) -> str:
     """Return a syntax tree's nodes as SQL text, with commas between."""
     statement = deepcopy(_frame())
     statement["statements"][0]["node"]["select_list"] = nodes
@@ -99,7 +99,7 @@ def _written_in_parts(nodes: Sequence[Node]) -> str:
     shallow = [_shallow(node, mark, texts) for node in nodes]
     if not texts:
         raise RecursionError("it is nested too deep for DuckDB's serializer")
-    text = written(*shallow)
+    text = write_sql(*shallow)
     for i in reversed(range(len(texts))):  # a later one holds names of earlier ones
         text = text.replace(f"{mark}{i}_", f"({texts[i]})")
     return text
@@ -113,7 +113,7 @@ def _shallow(tree: Node, mark: str, texts: list[str]) -> Node:
         copy = with_children(node, [part for part, _ in parts])
         height = 1 + max((below for _, below in parts), default=0)
         if height > _MAX_HEIGHT and node is not tree:
-            texts.append(written(copy))
+            texts.append(write_sql(copy))
             copy, height = column_node(f"{mark}{len(texts) - 1}_"), 1
         made[id(node)] = copy, height
     return made[id(tree)][0]
@@ -179,7 +179,7 @@ def children(node: Node) -> list[Node]:
     return [container[place] for container, place in slots(node)]
 
 
-def byte_of(node: Node) -> int:
+def get_byte_offset(node: Node) -> int:
     """Return the byte offset in the SQL text at which a node begins; -1 where DuckDB gives none."""
     at: int = node.get("query_location", -1)
     return at if 0 <= at < 1 << 62 else -1
@@ -208,10 +208,10 @@ def in_scope(tree: Node) -> Iterator[tuple[Node, Counter[str]]]:
             waiting.extend(("see", child) for child in reversed(one))
         elif isinstance(one, dict):
             yield one, scope
-            waiting.extend(_inside(one))
+            waiting.extend(_iter_children(one))
 
 
-def _inside(node: Node) -> Iterator[tuple[str, Any]]:
+def _iter_children(node: Node) -> Iterator[tuple[str, Any]]:
     """Yield the next steps of the walk over a syntax tree: WITH names are visible in what follows."""
     ctes = node["cte_map"]["map"] if "cte_map" in node else []
     names = [cte["key"].casefold() for cte in ctes]
@@ -239,7 +239,7 @@ _PLACES = ("alias", *PLACES)
 _MAX_NODES = 20_000  # nodes: names of the SELECT list may stand in one another
 
 
-def rewritten(tree: Node, change: Callable[[Node], Node | None]) -> Node:
+def rewrite_tree(tree: Node, change: Callable[[Node], Node | None]) -> Node:
     """Return a copy of a syntax tree with some nodes replaced, and all aliases removed.
 
     Args:
@@ -308,7 +308,7 @@ def is_aggregate(node: Node) -> bool:
     return node["class"] == "FUNCTION" and node["function_name"].lower() in aggregates()
 
 
-def column_of(node: Node) -> str | None:
+def get_column_name(node: Node) -> str | None:
     """Return the column's name, where a syntax tree node is a plain column reference."""
     names = node["column_names"] if node["class"] == "COLUMN_REF" else []
     return names[0] if len(names) == 1 else None
@@ -332,13 +332,13 @@ NULL: Node = {
 }
 
 
-def said(error: Exception) -> str:
+def first_line_of_error(error: Exception) -> str:
     """Return the first line of a DuckDB error about SQL text that sees no table."""
     first = str(error).partition("\n")[0]
     return first.partition(": ")[2] or first
 
 
-def parsed(select: str) -> list[Node]:
+def parse_expressions(select: str) -> list[Node]:
     """Parse the expressions of a SELECT without FROM and return their syntax trees.
 
     Raises:
@@ -370,4 +370,4 @@ def made(template: str, *parts: Node) -> Node:
 
 @cache
 def _template(text: str) -> list[Node]:
-    return parsed(f"SELECT {text}")
+    return parse_expressions(f"SELECT {text}")

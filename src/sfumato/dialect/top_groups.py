@@ -17,7 +17,7 @@ from sfumato.measurements.candidate_selection import MAX_PEELS
 from sfumato.plan.top_measurement import RANK, SUM, UNITS
 from sfumato.query import aggregates as ask
 from sfumato.query.aggregates import Aggregate
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 
 _COUNT, _SUM = LARGEST
 _FORMS = {
@@ -79,7 +79,7 @@ class LargestGroups(StatementChecker):
         self.statement, self._call, self._item = statement, call, item
 
     @classmethod
-    def alone(cls, statement: Statement, call: WrittenAggregate) -> LargestGroups:
+    def from_only_item(cls, statement: Statement, call: WrittenAggregate) -> LargestGroups:
         """Return the APPROX_TOP call of a private SELECT, in which nothing else may be asked.
 
         Raises:
@@ -135,13 +135,13 @@ class LargestGroups(StatementChecker):
         if len(call.ranks) != 1 or call.listed:
             place = call.ranks[0].place if call.ranks else call.name_place
             raise self._refuse(place, f"the number of groups is missing: {_FORMS[call.function]}")
-        k = self._whole(call.ranks[0], "the number of groups", MAX_PEELS)
+        k = self._read_integer(call.ranks[0], "the number of groups", MAX_PEELS)
         candidates, share, number = call.named.get("candidates"), call.named.get("counts_share"), None
         if candidates is not None:
             if public:
                 message = "candidates is for private groups, and all public groups can be shown. Leave it out"
                 raise self._refuse(candidates.place, message)
-            number = self._whole(candidates, "candidates", MAX_CANDIDATES)
+            number = self._read_integer(candidates, "candidates", MAX_CANDIDATES)
             if number < k:
                 raise self._refuse(
                     candidates.place, f"candidates must be at least {k}, the number of groups to show"
@@ -236,11 +236,11 @@ class LargestGroups(StatementChecker):
         shown = self._call.is_set("counts")
         return (RANK, *keys, *([UNITS if self._call.function == _COUNT else SUM] if shown else []))
 
-    def _whole(self, given: Literal, what: str, most: int) -> int:
+    def _read_integer(self, literal: Literal, what: str, limit: int) -> int:
         """Return an argument of an APPROX_TOP call as an integer within its limit."""
-        number = positive(self.statement.text, given, what)
-        if number > most:
-            raise self._refuse(given.place, f"{what} must be at most {most:,}")
+        number = positive(self.statement.text, literal, what)
+        if number > limit:
+            raise self._refuse(literal.place, f"{what} must be at most {limit:,}")
         return number
 
 
@@ -269,7 +269,7 @@ class LargestWriter(Writer):
         """Whether the SELECT sorts or cuts the top groups."""
         return self.statement.after is not None
 
-    def _derived(self, asked: Aggregate, written: Sequence[Token], called: str) -> str:
+    def _derive_column(self, aggregate: Aggregate, written: Sequence[Token], name: str) -> str:
         """Refuse error bars of formulas: top groups have those of their numbers alone."""
         message = "only the numbers of the largest groups have error bars, such as DP_INTERVAL_LOW(units)"
         raise self._refuse(Expression(tuple(written)).place, message)
@@ -279,7 +279,7 @@ class LargestWriter(Writer):
         body = []
         for name in self.released:
             pieces = Pieces()
-            pieces.add(quoted(name), self.statement.items[0].place)
+            pieces.add(quote_name(name), self.statement.items[0].place)
             body.append(pieces)
         return body, [(name, name, position) for position, name in enumerate(self.released, 1)]
 

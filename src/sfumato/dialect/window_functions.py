@@ -13,14 +13,14 @@ from sfumato.dialect.syntax_tree import (
     Node,
     aggregates,
     ask,
-    column_of,
+    get_column_name,
     made,
     parts,
     unknown,
-    written,
+    write_sql,
 )
 from sfumato.errors import SqlError
-from sfumato.query.schema import spelled
+from sfumato.query.schema import format_name
 from sfumato.query.tables.shaped_tables import NO_FRAME, PLACES, RANKS, Distance, Frame, Order, WindowCall
 
 Refuse = Callable[[Node, str], SqlError]
@@ -66,11 +66,11 @@ def window_call(
             raise refuse(part, "windows cannot be nested. Write the inner one in a subquery")
     if node.get("schema") or node.get("catalog"):
         raise refuse(node, "a function with the name of its schema is not supported. Leave the schema out")
-    if unit not in [column_of(part) for part in node["partitions"]]:
+    if unit not in [get_column_name(part) for part in node["partitions"]]:
         raise refuse(
             node,
             "a window over rows of several units is not private. Write OVER (PARTITION BY "
-            f"{spelled(unit)}, ...), which sees the rows of one unit",
+            f"{format_name(unit)}, ...), which sees the rows of one unit",
         )
     by = tuple(dict.fromkeys(column(part, "key") for part in node["partitions"]))
     order = tuple(
@@ -134,8 +134,8 @@ def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
     try:
         if literal.get("kind") in ("INTEGER", "NUMERIC") and _NUMBER.fullmatch(literal["text"]):
             found = Distance(Fraction(literal["text"]))
-        elif node["class"] != "CONSTANT" and all(map(_of_interval, parts(node))):
-            ((months, days, hours, minutes, rest),) = ask(_SPAN.format(written(node)))
+        elif node["class"] != "CONSTANT" and all(map(_is_in_interval, parts(node))):
+            ((months, days, hours, minutes, rest),) = ask(_SPAN.format(write_sql(node)))
             found = Distance(None, (months, days, ((hours * 60 + minutes) * 60 * 10**6) + rest))
     except ValueError as error:
         raise refuse(where, str(error)) from None
@@ -148,7 +148,7 @@ def _distance(node: Node, refuse: Refuse, where: Node) -> Distance:
     return found
 
 
-def _of_interval(node: Node) -> bool:
+def _is_in_interval(node: Node) -> bool:
     """Whether a node may stand in the interval of a window's RANGE frame."""
     match node["class"]:
         case "CONSTANT":
@@ -208,4 +208,4 @@ def _aggregate(node: Node, refuse: Refuse) -> str:
         "arguments": node["arguments"],
         "qualified_name": {"path": [node["function_name"]]},
     }
-    return written(called)
+    return write_sql(called)

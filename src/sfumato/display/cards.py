@@ -181,12 +181,12 @@ class Glossary:
         """
         return _FIND.sub(self._one, text)
 
-    def _one(self, found: re.Match[str]) -> str:
-        word = _WRITTEN.get(found[0], found[0])
+    def _one(self, match: re.Match[str]) -> str:
+        word = _WRITTEN.get(match[0], match[0])
         if word in self._words:
-            return found[0]
+            return match[0]
         self._words.add(word)
-        return f'<abbr title="{escape(WORDS[word])}">{found[0]}</abbr>'
+        return f'<abbr title="{escape(WORDS[word])}">{match[0]}</abbr>'
 
 
 # Notebooks typeset what stands between dollars as mathematics, but in elements of these classes.
@@ -223,9 +223,9 @@ def html(card: Card) -> str:
     False
     """
     told = Glossary()
-    parts = [f'<p class="title">{told.once(escaped(card.title))}</p>']
+    parts = [f'<p class="title">{told.once(escape_html(card.title))}</p>']
     if card.warning:
-        parts.append(f'<p class="warning">{told.once(escaped(card.warning))}</p>')
+        parts.append(f'<p class="warning">{told.once(escape_html(card.warning))}</p>')
     parts += [_part(part, told) for part in card.parts if part is not None]
     inside = "\n".join(parts)
     return f'<div class="sfumato {_NO_MATHEMATICS}">\n<style>{_STYLE}</style>\n{inside}\n</div>'
@@ -239,11 +239,11 @@ def progress_bar(title: str, share: float | None, seconds: float) -> str:
     """
     value = "" if share is None else f' value="{share:.3f}"'
     done = "" if share is None else f"{share:.0%}, "
-    said = f"{escaped(title)}: {done}{seconds:.0f} s"
+    said = f"{escape_html(title)}: {done}{seconds:.0f} s"
     return f'<div class="sfumato"><progress max="1"{value}></progress> {said}</div>'
 
 
-def escaped(text: str, *, lines: bool = False) -> str:
+def escape_html(text: str, *, lines: bool = False) -> str:
     """Return a text as HTML in cards and pages.
 
     Args:
@@ -253,17 +253,18 @@ def escaped(text: str, *, lines: bool = False) -> str:
     return escape(visible(text, lines=lines))
 
 
-def _part(part: Part, told: Glossary) -> str:
+def _part(part: Part, glossary: Glossary) -> str:
     if isinstance(part, Listing):
-        return f"<pre>{escaped(part.text, lines=True)}</pre>"
+        return f"<pre>{escape_html(part.text, lines=True)}</pre>"
     if isinstance(part, Sentences):
-        return "\n".join(f"<p>{told.once(escaped(one))}</p>" for one in part.sentences)
+        return "\n".join(f"<p>{glossary.once(escape_html(one))}</p>" for one in part.sentences)
     if isinstance(part, Steps):
-        items = "\n".join(f"<li>{told.once(escaped(one))}</li>" for one in part.steps)
+        items = "\n".join(f"<li>{glossary.once(escape_html(one))}</li>" for one in part.steps)
         return f'<ol start="{part.first}">\n{items}\n</ol>'
     if isinstance(part, Facts):
         lines = (
-            f'<tr><th scope="row">{told.once(escaped(about))}</th><td>{told.once(escaped(said))}</td></tr>'
+            f'<tr><th scope="row">{glossary.once(escape_html(about))}</th>'
+            f"<td>{glossary.once(escape_html(said))}</td></tr>"
             for about, said in part.facts
         )
         return "\n".join(['<table class="facts">', *lines, "</table>"])
@@ -273,7 +274,7 @@ def _part(part: Part, told: Glossary) -> str:
 def _rows(part: Rows) -> str:
     found = ['<table class="rows">']
     if any(part.names):
-        names = (f"<th{_left(i, part)}>{escaped(name)}</th>" for i, name in enumerate(part.names))
+        names = (f"<th{_left(i, part)}>{escape_html(name)}</th>" for i, name in enumerate(part.names))
         found.append(f"<thead><tr>{''.join(names)}</tr></thead>")
     found.append("<tbody>")
     for row in part.rows:
@@ -282,7 +283,7 @@ def _rows(part: Rows) -> str:
         )
     found.append("</tbody></table>")
     if part.beyond:
-        found.append(f"<p>{escaped(part.beyond)}</p>")
+        found.append(f"<p>{escape_html(part.beyond)}</p>")
     return "\n".join(found)
 
 
@@ -292,8 +293,8 @@ def _left(place: int, part: Rows) -> str:
 
 def _html_cell(one: Cell) -> str:
     if isinstance(one, str):
-        return escaped(one)
-    return f'{escaped(one.value)}<span class="bar"> ± {escaped(one.error)}</span>'
+        return escape_html(one)
+    return f'{escape_html(one.value)}<span class="bar"> ± {escape_html(one.error)}</span>'
 
 
 class Displayed:

@@ -18,22 +18,22 @@ FORMULA = r"('*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}])"
 _FORMULA = re.compile(re.sub(r"\\x\{(\w+)\}", r"\\u\1", FORMULA))
 
 
-def guarded(text: str) -> str:
+def guard_formula(text: str) -> str:
     """Format a text for a CSV file so that no spreadsheet takes it for a formula.
 
     Args:
         text: a cell of a CSV file, or a name in its header; never a number.
 
-    >>> guarded("=1+1"), guarded("Ulm"), guarded("'=1"), guarded("'t Hof")
+    >>> guard_formula("=1+1"), guard_formula("Ulm"), guard_formula("'=1"), guard_formula("'t Hof")
     ("'=1+1", 'Ulm', "''=1", "'t Hof")
     """
     return f"'{text}" if _FORMULA.match(text) else text
 
 
-def unguarded(text: str) -> str:
-    """Return the text that was formatted by `guarded`.
+def unguard_formula(text: str) -> str:
+    """Return the text that was formatted by `guard_formula`.
 
-    >>> unguarded("'=1+1"), unguarded("Ulm"), unguarded("''=1"), unguarded("'t Hof")
+    >>> unguard_formula("'=1+1"), unguard_formula("Ulm"), unguard_formula("''=1"), unguard_formula("'t Hof")
     ('=1+1', 'Ulm', "'=1", "'t Hof")
     """
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
@@ -89,10 +89,10 @@ def shown(values: Sequence[float], errors: Sequence[float]) -> list[Shown]:
     return [_one(value, error, finest) for value, error in zip(values, errors, strict=True)]
 
 
-def aligned(column: Sequence[Shown]) -> list[Shown]:
+def align_values(column: Sequence[Shown]) -> list[Shown]:
     """Pad formatted values with spaces, so that points and error bars stand below each other.
 
-    >>> [f"{s.value} ± {s.error}" for s in aligned([Shown("3.09", "0.29"), Shown("12", "14")])]
+    >>> [f"{s.value} ± {s.error}" for s in align_values([Shown("3.09", "0.29"), Shown("12", "14")])]
     [' 3.09 ±  0.29', '12    ± 14   ']
     """
     values, errors = _align([s.value for s in column]), _align([s.error for s in column])
@@ -199,7 +199,7 @@ class Spelled:
 
     def __repr__(self) -> str:
         told: Any = self  # a dataclass
-        return spelled_fields(self, [f.name for f in fields(told) if f.repr])
+        return format_fields(self, [f.name for f in fields(told) if f.repr])
 
 
 class Short(Spelled):
@@ -218,29 +218,29 @@ class Short(Spelled):
 
     def __repr__(self) -> str:
         told: Any = self  # a dataclass
-        return spelled_fields(
+        return format_fields(
             self, [f.name for f in fields(told) if f.repr and getattr(self, f.name) != f.default]
         )
 
 
-def spelled_fields(value: object, names: Iterable[str]) -> str:
+def format_fields(value: object, names: Iterable[str]) -> str:
     """Format the `repr` of a value of named fields, with its exact numbers."""
-    said = (f"{name}={spelled(getattr(value, name))}" for name in names)
+    said = (f"{name}={format_repr(getattr(value, name))}" for name in names)
     return f"{type(value).__name__}({', '.join(said)})"
 
 
-def spelled(value: object) -> str:
+def format_repr(value: object) -> str:
     """Format the `repr` of a value, with its exact numbers and types, inside of lists too."""
     if isinstance(value, Fraction):
         return exact(value)
     if isinstance(value, type):
         return value.__name__
     if type(value) is tuple:
-        return f"({', '.join(map(spelled, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(format_repr, value))}{',' * (len(value) == 1)})"
     if type(value) is list:
-        return f"[{', '.join(map(spelled, value))}]"
+        return f"[{', '.join(map(format_repr, value))}]"
     if type(value) is dict:
-        return f"{{{', '.join(f'{spelled(k)}: {spelled(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{format_repr(k)}: {format_repr(v)}' for k, v in value.items())}}}"
     return repr(value)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import require
-from sfumato.files import checked_place, replacing
+from sfumato.files import check_output_path, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,24 +35,24 @@ def new_picture(**options: Any) -> Figure:
     return Picture(**options)
 
 
-def checked_picture(path: str | Path, called: str = "picture path") -> Path:
+def check_picture(path: str | Path, name: str = "picture path") -> Path:
     """Return the path of a picture file, checked before the picture is drawn.
 
     Args:
         path: ends in .png or .svg.
-        called: the name of the path in messages.
+        name: the name of the path in messages.
     Raises:
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
         OSError: no file can have the name.
     """
-    target = checked_place(path, called, FORMATS)
+    target = check_output_path(path, name, FORMATS)
     require("matplotlib", "plot")
     return target
 
 
 def save(figure: Figure, target: Path, check: Callable[[], object] = lambda: None) -> None:
-    """Write a picture to a path from `checked_picture`, and replace the file that is there.
+    """Write a picture to a path from `check_picture`, and replace the file that is there.
 
     Args:
         figure: the picture.

@@ -25,7 +25,7 @@ def unknown() -> float | None:
     return None
 
 
-def fraction_of(*owners: object) -> Fraction:
+def find_progress(*owners: object) -> Fraction:
     """Return the function that gives the progress of some work: the first owner's method `progress`."""
     for owner in owners:
         # Its class is asked first: what users hold makes a sentence of advice about a name that it has not.

@@ -11,7 +11,7 @@ from sfumato.catalogs.catalog_file import read
 from sfumato.catalogs.declarations import Declarations
 from sfumato.catalogs.declared_table import DeclaredTable
 from sfumato.dataclass import dataclass
-from sfumato.engines.declared_tables import opened, opened_public, said_where
+from sfumato.engines.declared_tables import name_table_in_errors, open_public, opened
 from sfumato.engines.scan import as_collection
 from sfumato.errors import QueryError
 from sfumato.names import suggest_arguments
@@ -83,7 +83,7 @@ class Catalog(Declarations):
         declared = self.declaration(name)
         if not declared.public:
             raise QueryError(f"{declared.where}: the table is private. Open it with catalog.table({name!r})")
-        return opened_public(
+        return open_public(
             declared, memory_limit=memory_limit, threads=threads, temp_directory=temp_directory
         )
 
@@ -130,9 +130,9 @@ class Catalog(Declarations):
         >>> check.ok, [finding.text for finding in check.findings if finding.wrong]
         (False, ['1 row outside 0 to 120'])
         """
-        from sfumato.engines.catalog_check import checked
+        from sfumato.engines.catalog_check import check_catalog
 
-        return checked(self)
+        return check_catalog(self)
 
 
 @suggest_arguments
@@ -163,21 +163,21 @@ def catalog(
     sfumato.errors.CatalogError: catalog: tables.visits: there is no key 'privacy_unt' of a table; did you
     mean privacy_unit? The keys are: ...
     """
-    from sfumato.engines.duckdb.column_types import checked_types
-    from sfumato.engines.duckdb.connection import checked_timezone
-    from sfumato.engines.duckdb.text_lines import checked_encoding
+    from sfumato.engines.duckdb.column_types import check_types
+    from sfumato.engines.duckdb.connection import check_timezone
+    from sfumato.engines.duckdb.text_lines import check_encoding
     from sfumato.engines.spark.spark_engine import spark_tables
 
     declared = read(source, None if spark is None else spark_tables(spark), timezone)
     for table in declared.tables.values():
-        with said_where(table):
-            checked_types(table.types, nested=True)
-            checked_encoding(table.encoding)
+        with name_table_in_errors(table):
+            check_types(table.types, nested=True)
+            check_encoding(table.encoding)
     tables = {
         name: replace(
             table,
             source=as_collection(name, table.source),
-            timezone=checked_timezone("timezone", table.timezone),
+            timezone=check_timezone("timezone", table.timezone),
         )
         for name, table in declared.tables.items()
     }

@@ -13,7 +13,13 @@ import pyarrow as pa
 from sfumato.catalogs.declarations import Declarations, ForeignKey, TableDeclaration
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import TextCard
-from sfumato.engines.declared_tables import opened, said_where, spelled, unlike, without_unit
+from sfumato.engines.declared_tables import (
+    match_column,
+    name_table_in_errors,
+    open_without_unit,
+    opened,
+    unlike,
+)
 from sfumato.engines.duckdb.column_types import is_castable
 from sfumato.engines.duckdb.databases import sqlite_address
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
@@ -80,7 +86,7 @@ class CatalogCheck(TextCard):
         return "\n".join([NOT_PRIVATE, "", *lines, "", f"{self.catalog}: {told}"])
 
 
-def checked(catalog: Declarations) -> CatalogCheck:
+def check_catalog(catalog: Declarations) -> CatalogCheck:
     """Check each table of a catalog against its rows.
 
     Raises:
@@ -91,7 +97,9 @@ def checked(catalog: Declarations) -> CatalogCheck:
     for table in catalog.tables.values():
         try:
             engine: Any = (
-                without_unit(table) if table.privacy_unit is None else opened(catalog, table.name)._engine
+                open_without_unit(table)
+                if table.privacy_unit is None
+                else opened(catalog, table.name)._engine
             )
         except SfumatoError as error:
             findings.append(Finding(table.where, str(error).removeprefix(f"{table.where}: "), True))
@@ -101,15 +109,15 @@ def checked(catalog: Declarations) -> CatalogCheck:
             findings.append(Finding(table.where, text, False))
             continue
         engines[table.name] = engine
-        findings += _of_rows(table, engine)
+        findings += _check_rows(table, engine)
     for table in catalog.tables.values():
         key = table.foreign_key
         if key is not None and table.name in engines and key.table in engines:
-            findings += _of_foreign_key(catalog, table, key, engines[table.name], engines[key.table])
+            findings += _check_foreign_key(catalog, table, key, engines[table.name], engines[key.table])
     return CatalogCheck(catalog.name, tuple(findings))
 
 
-def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
+def _check_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
     """Check rows against a catalog's bounds and domains: count those outside."""
     unit = table.privacy_unit
     counts = {"rows": "count(*)"}
@@ -117,7 +125,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
         counts["of no unit"] = f"count(*) - count({identifier(unit)})"
     ranges, schema = {}, engine.schema()
     for column in table.columns:
-        name = spelled(engine, column.name, table.where)
+        name = match_column(engine, column.name, table.where)
         if column.complete:
             is_float = schema[name].type_name in FLOATS
             value = f"nullif({identifier(name)}, 'nan')" if is_float else identifier(name)
@@ -135,7 +143,7 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
     if unit is not None and found["of no unit"]:
         lost = f"{_rows(found['of no unit'])} without {unit}, in no answer"
         yield Finding(table.where, lost, False)
-    yield from _of_types(table, engine)
+    yield from _check_types(table, engine)
     for name, (lower, upper) in ranges.items():
         outside = found[f"outside {name}"]
         text = f"{_rows(outside)} outside {_plain(lower)} to {_plain(upper)}"
@@ -146,13 +154,13 @@ def _of_rows(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]
             text = f"{_rows(lost)} without a value, in no answer"
             yield Finding(f"{table.where}.columns.{column.name}", text, lost > 0)
         if column.domain is not None:
-            name = spelled(engine, column.name, table.where)
-            outside = _outside(engine, name, engine.public_keys([name], list(column.domain), ()))
+            name = match_column(engine, column.name, table.where)
+            outside = _count_outside_domain(engine, name, engine.public_keys([name], list(column.domain), ()))
             text = f"{_rows(outside)} outside the domain of {len(column.domain):,}"
             yield Finding(f"{table.where}.columns.{column.name}", text, outside > 0)
 
 
-def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
+def _check_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding]:
     """Check a catalog's declared types: count values that do not fit."""
     types = dict(table.types or {}) if takes_types(table.source) else {}
     if isinstance(table.source, (str, PathLike)) and sqlite_address(fspath(table.source)) is not None:
@@ -162,9 +170,9 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
     if not types:
         return
     texts = dict.fromkeys(types, "VARCHAR")
-    with said_where(table):
+    with name_table_in_errors(table):
         raw = DuckDBEngine.open(table.source, types=texts, multiline=table.multiline, encoding=table.encoding)
-    names = list(dict.fromkeys(spelled(engine, name, table.where) for name in types))
+    names = list(dict.fromkeys(match_column(engine, name, table.where) for name in types))
     asked = f"SELECT {', '.join(f'count({identifier(name)})' for name in names)} FROM {{}}"
     for name, there, typed in zip(names, _ask(raw, asked)[0], _ask(engine, asked)[0], strict=True):
         if lost := there - typed:
@@ -174,13 +182,13 @@ def _of_types(table: TableDeclaration, engine: DuckDBEngine) -> Iterator[Finding
             )
 
 
-def _of_foreign_key(
+def _check_foreign_key(
     catalog: Declarations, table: TableDeclaration, key: ForeignKey, here: DuckDBEngine, there: DuckDBEngine
 ) -> Iterator[Finding]:
     """Check a catalog's foreign key: the key is unique, of one type, and reaches a unit."""
     where = f"{table.where}: foreign_keys: {key.column}"
     try:
-        name, column = spelled(there, key.key, key.table), spelled(here, key.column, table.name)
+        name, column = match_column(there, key.key, key.table), match_column(here, key.column, table.name)
     except ColumnError as error:
         yield Finding(where, str(error), True)
         return
@@ -196,7 +204,7 @@ def _of_foreign_key(
     )
     yield Finding(where, text if twice else f"{key.table}.{name} is unique", twice > 0)
     keys = _arrow(there, f"SELECT DISTINCT {quoted} AS k FROM {{}} WHERE {quoted} IS NOT NULL")
-    lost = _outside(here, column, keys.rename_columns([column]))
+    lost = _count_outside_domain(here, column, keys.rename_columns([column]))
     text = (
         f"{_rows(lost)} with a value that {key.table}.{name} lacks: they have no unit, and are in no answer"
     )
@@ -205,10 +213,10 @@ def _of_foreign_key(
     ((empty,),) = _ask(here, f"SELECT count(*) FROM {{}} WHERE {quoted} IS NULL")
     if empty:
         yield Finding(where, f"{_rows(empty)} without {column}, of no unit, in no answer", False)
-    yield from _of_owners(catalog, table, key, name)
+    yield from _check_owners(catalog, table, key, name)
 
 
-def _of_owners(
+def _check_owners(
     catalog: Declarations, table: TableDeclaration, key: ForeignKey, name: str
 ) -> Iterator[Finding]:
     """Check a catalog's foreign key for values that several units have."""
@@ -232,7 +240,7 @@ def _of_owners(
         yield Finding(where, text, True)
 
 
-def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
+def _count_outside_domain(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
     """Count rows whose value is outside a catalog's domain."""
     name = identifier(column)
 
@@ -242,21 +250,21 @@ def _outside(engine: DuckDBEngine, column: str, values: pa.Table) -> int:
         ((count,),) = session.execute(f"SELECT count(*) FROM {relation} WHERE {where}").fetchall()
         return int(count)
 
-    found: int = _looked(engine, asked)
+    found: int = _read_rows(engine, asked)
     return found
 
 
 def _ask(engine: DuckDBEngine, text: str) -> list[tuple[Any, ...]]:
     """Run an exact query of a catalog check, in which {} stands for the rows."""
-    rows: list[tuple[Any, ...]] = _looked(engine, lambda s, r: s.execute(text.replace("{}", r)).fetchall())
+    rows: list[tuple[Any, ...]] = _read_rows(engine, lambda s, r: s.execute(text.replace("{}", r)).fetchall())
     return rows
 
 
 def _arrow(engine: DuckDBEngine, text: str) -> pa.Table:
-    return _looked(engine, lambda s, r: s.sql(text.replace("{}", r)).to_arrow_table())
+    return _read_rows(engine, lambda s, r: s.sql(text.replace("{}", r)).to_arrow_table())
 
 
-def _looked(engine: DuckDBEngine, look: Callable[[duckdb.DuckDBPyConnection, str], Any]) -> Any:
+def _read_rows(engine: DuckDBEngine, look: Callable[[duckdb.DuckDBPyConnection, str], Any]) -> Any:
     """Read exact rows for a catalog check, in a second way where a value stops the first."""
     columns: Sequence[str] = list(engine.schema())
     kind: type[BaseException] | None = None

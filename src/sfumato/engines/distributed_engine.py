@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.combinations import check_joined_rows
-from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, published, sent
+from sfumato.engines.duckdb.combined_stages import GIVEN, CombinedStages, describe_for_workers, published
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.stages import ForeignKeyJoin, Stages
 from sfumato.errors import ParameterError, QueryError
@@ -94,7 +94,7 @@ class DistributedEngine:
     """
 
     name: str
-    looks_first: bool
+    has_local_rows: bool
     files: tuple[str, ...] = ()  # which workers read, wherever they are
 
     def __init__(self, rows: pa.Schema, timezone: str = "UTC", public: bool = False) -> None:
@@ -107,9 +107,9 @@ class DistributedEngine:
         """Return the distributed engine's columns after the steps."""
         return self._local.schema(steps)
 
-    def of_rows(self, rows: pa.Table) -> DuckDBEngine:
+    def with_rows(self, rows: pa.Table) -> DuckDBEngine:
         """Return a DuckDB engine on rows in this process, beside a distributed one."""
-        return self._local.of_rows(rows)
+        return self._local.with_rows(rows)
 
     def unique(self, steps: Sequence[Step] = ()) -> tuple[str, ...]:
         """Return columns of distributed rows in which no two rows have the same values, where known."""
@@ -135,7 +135,7 @@ class DistributedEngine:
         by_rows = [getattr(how, "by_rows", False)]
 
         def local(part: Part) -> Part:
-            engine, found, alone = self._of_part(part)
+            engine, found, alone = self._prepare_part(part)
             leaves.update((leaf.relation, leaf) for leaf in found)
             by_rows.append(alone)
             return replace(part, engine=engine)
@@ -144,7 +144,7 @@ class DistributedEngine:
         made._local = self._local.combined(over_parts(how, local))
         made._leaves, made._by_rows = tuple(leaves.values()), all(by_rows)
         made._public = all(leaf.unit is None for leaf in made._leaves)
-        made._read_together()
+        made._collect_files()
         return made
 
     def _reached(self, how: Reached) -> Self:
@@ -161,10 +161,10 @@ class DistributedEngine:
         made._local = local.named(relation).in_timezone(self._local.timezone)
         by_key = ByKey(there, how, how.owners.schema, local.schema())
         made._leaves = (Leaf(self, relation, how.unit, by_key=by_key),)
-        made._read_together()
+        made._collect_files()
         return made
 
-    def _read_together(self) -> None:
+    def _collect_files(self) -> None:
         """Collect the files of all tables that workers read."""
         engines = [engine for leaf in self._leaves for engine in leaf.read]
         self.files = tuple(dict.fromkeys(file for engine in engines for file in engine.files))
@@ -196,7 +196,7 @@ class DistributedEngine:
         made._leaves = (Leaf(self, relation, unit_name(parts), f"FROM {local.relation}"),)
         return made, units
 
-    def contributions(self, asked: Contributions) -> Contributed:
+    def contributions(self, request: Contributions) -> Contributed:
         """Refuse an analysis of rows that workers hold."""
         raise QueryError(
             f"analyze: {self.name} reads the rows, but an analysis needs them in one place. Write "
@@ -243,9 +243,10 @@ class DistributedEngine:
             return Stages.prepare(self._local, read, query, shards)
         leaves, key_joins = self._followed
         tables = [
-            sent(leaf.relation, leaf.schema, _arrow(leaf), leaf.unit, leaf.with_unit) for leaf in leaves
+            describe_for_workers(leaf.relation, leaf.schema, _arrow(leaf), leaf.unit, leaf.with_unit)
+            for leaf in leaves
         ]
-        stages = CombinedStages.of_tables(self._local, tables, query, shards, self._by_rows, key_joins)
+        stages = CombinedStages.from_tables(self._local, tables, query, shards, self._by_rows, key_joins)
         data = {
             number: published(here, number, stages.tables[number].rows.names)
             for number, leaf in enumerate(self._leaves)
@@ -305,7 +306,7 @@ class DistributedEngine:
         """Return all rows of a distributed public table in this process; None where they come later."""
         return None if self._leaves or not self._public else self.public_rows([*self.schema()])
 
-    def _of_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
+    def _prepare_part(self, part: Part) -> tuple[DuckDBEngine, tuple[Leaf, ...], bool]:
         """Return the local engine of a distributed part, its tables, and whether it goes row by row."""
         engine = part.engine
         if isinstance(engine, DistributedEngine) and (engine.name, engine._public) == (

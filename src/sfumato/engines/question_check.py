@@ -22,10 +22,10 @@ import pyarrow as pa
 from sfumato.api.question import Question
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import TextCard
-from sfumato.engines.duckdb.combined_rows import fresh_name, is_copied, moved
-from sfumato.engines.duckdb.connection import checked_out, session_factory
+from sfumato.engines.duckdb.combined_rows import copy_result, fresh_name, is_copied
+from sfumato.engines.duckdb.connection import check_out, session_factory
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.ordering import compared, order_by, order_by_hash
+from sfumato.engines.duckdb.ordering import comparable_sql, order_by, order_by_hash
 from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.source_reader import FOREIGN, cause
@@ -63,7 +63,7 @@ class Units:
 
     def hash(self, unit: str, schema: Schema) -> str:
         """Return SQL of the hash by which a check chooses units."""
-        value = compared(unit, schema)
+        value = comparable_sql(unit, schema)
         if schema[unit].type_name in INTEGERS:
             value = f"CAST({value} AS HUGEINT)"
         return f"hash(hash({self.salt}::UBIGINT, {value}))"
@@ -92,19 +92,19 @@ class PhysicalOrder:
     times: int = 0
 
 
-def restricted(part: Part, units: Units) -> Part:
+def restrict_to_units(part: Part, units: Units) -> Part:
     """Return a table part in which only the check's chosen units have rows."""
 
     def some(table: Part) -> DuckDBEngine:
         engine = _engine(table)
         if table.unit is None:
             return engine
-        return engine.on(partial(_filtered, condition=units.hold(table.unit, engine.schema())))
+        return engine.on(partial(_filter_rows, condition=units.hold(table.unit, engine.schema())))
 
-    return _made_again(part, some)
+    return _rebuild_part(part, some)
 
 
-def rearranged(part: Part, order: PhysicalOrder) -> Part:
+def rearrange_rows(part: Part, order: PhysicalOrder) -> Part:
     """Return a table part whose rows lie in another physical order, for a check."""
 
     def allowed(resources: Resources) -> Resources:
@@ -121,14 +121,14 @@ def rearranged(part: Part, order: PhysicalOrder) -> Part:
                 more = f" UNION ALL SELECT one.* FROM ({{0}} WHERE {whose}) AS one, range({order.times})"
             resources = allowed(engine.resources)
             copies[id(engine)] = engine.on(
-                lambda source: _copied(source, more, order.salt, resources), resources
+                lambda source: _copy_shuffled(source, more, order.salt, resources), resources
             )
         return copies[id(engine)]
 
-    return _made_again(part, copy, allowed)
+    return _rebuild_part(part, copy, allowed)
 
 
-def tables_of(part: Part) -> list[Part]:
+def list_private_tables(part: Part) -> list[Part]:
     """Return the private tables that a checked query reads, each once."""
     found: dict[int, Part] = {}
 
@@ -137,11 +137,11 @@ def tables_of(part: Part) -> list[Part]:
             found.setdefault(id(table.engine), table)
         return _engine(table)
 
-    _made_again(part, noted)
+    _rebuild_part(part, noted)
     return list(found.values())
 
 
-def _made_again(
+def _rebuild_part(
     part: Part,
     change: Callable[[Part], DuckDBEngine],
     allowed: Callable[[Resources], Resources] = lambda given: given,
@@ -156,7 +156,7 @@ def _made_again(
     else:
         named = ((field.name, getattr(made, field.name)) for field in fields(made))
         parts = {
-            name: _made_again(value, change, allowed) for name, value in named if isinstance(value, Part)
+            name: _rebuild_part(value, change, allowed) for name, value in named if isinstance(value, Part)
         }
         on = engine.on(lambda source: source, allowed(engine.resources))
         found = on.combined(replace(made, **parts))
@@ -164,19 +164,19 @@ def _made_again(
     return replace(part, engine=found)
 
 
-def _filtered(source: Source, condition: str) -> Source:
+def _filter_rows(source: Source, condition: str) -> Source:
     again: Callable[..., Source] | None = None
     if (other := source.again) is not None:
-        again = lambda columns: _filtered(other(columns), condition)  # noqa: E731
+        again = lambda columns: _filter_rows(other(columns), condition)  # noqa: E731
     relation = f"(SELECT * FROM {source.relation} AS every WHERE {condition})"
     return replace(source, relation=relation, again=again, rows=None, looked=None)
 
 
-def _copied(source: Source, more: str, salt: int, resources: Resources) -> Source:
+def _copy_shuffled(source: Source, more: str, salt: int, resources: Resources) -> Source:
     """Return a shuffled copy of a source, for a check of physical order."""
     again: Callable[..., Source] | None = None
     if (other := source.again) is not None:
-        again = lambda columns: _copied(other(columns), more, salt, resources)  # noqa: E731
+        again = lambda columns: _copy_shuffled(other(columns), more, salt, resources)  # noqa: E731
     copy, names = fresh_name(), [name for name, _ in source.columns]
 
     def load(session: duckdb.DuckDBPyConnection, columns: object) -> None:
@@ -186,7 +186,7 @@ def _copied(source: Source, more: str, salt: int, resources: Resources) -> Sourc
             source.load(there, names)
             rows = f"SELECT * FROM {source.relation} AS every"
             order = order_by_hash([identifier(name) for name in names], salt)
-            moved(there, f"{rows}{more.format(rows)} {order}", session, copy, source.columns)
+            copy_result(there, f"{rows}{more.format(rows)} {order}", session, copy, source.columns)
 
     session = session_factory(source.timezone, resources)
     return replace(
@@ -310,11 +310,11 @@ class QuestionCheck(TextCard):
         return apart and all(by <= 1 for by in self.moved)
 
     def __str__(self) -> str:
-        lines = [NOT_PRIVATE, "", f"ok    rows: {self._told_rows()}"]
+        lines = [NOT_PRIVATE, "", f"ok    rows: {self._describe_rows()}"]
         lines += [f"{_verdict(not s.differing_rows)} split {n}: {s}" for n, s in enumerate(self.splits, 1)]
         lines += [f"{_verdict(one.ok)} order {n}: {one}" for n, one in enumerate(self.orders, 1)]
         if self.moved:
-            lines.append(f"{_verdict(max(self.moved) <= 1)} one unit less: {self._told_moved()}")
+            lines.append(f"{_verdict(max(self.moved) <= 1)} one unit less: {self._describe_reordering()}")
         if not self.units:
             told = "no row has a privacy unit, so there is nothing to check"
         elif self.ok:
@@ -323,12 +323,12 @@ class QuestionCheck(TextCard):
             told = "this question does NOT keep privacy units apart. Release nothing, and report it"
         return "\n".join([*lines, "", told])
 
-    def _told_rows(self) -> str:
+    def _describe_rows(self) -> str:
         lost = f"; {_many(self.without_unit, 'row')} of no unit, in no answer" if self.without_unit else ""
         whose = f"{_many(self.rows, 'row')} of {_many(self.units, 'privacy unit')}"
         return f"the unit-local part makes {whose}{lost}"
 
-    def _told_moved(self) -> str:
+    def _describe_reordering(self) -> str:
         most, wrong = f"{float(max(self.moved)):.3g}", sum(by > 1 for by in self.moved)
         if fails := sum(by == inf for by in self.moved):
             of = f"for {fails} of {_many(len(self.moved), 'unit')}"
@@ -340,7 +340,7 @@ class QuestionCheck(TextCard):
         return f"{of}, exact numbers move by at most {most} of what the noise covers"
 
 
-def checked(
+def check_question(
     question: Question[Any], plan: Plan, splits: int, removed: int, progress: Progress | None = None
 ) -> QuestionCheck:
     """Check on the rows that a query keeps privacy units apart.
@@ -365,9 +365,9 @@ def checked(
         )
     engine.check_shown("check")
     part, salt = Part(engine, question.table._steps, question.table.unit), secrets.randbits(64)
-    everybody, tables = Units(salt, "true"), tables_of(part)
+    everybody, tables = Units(salt, "true"), list_private_tables(part)
     steps = _Steps(4 + min(len(tables), REPEATED) + 2 * splits + removed, progress)
-    with in_own_words(), checked_out(resources=engine.resources) as session:
+    with in_own_words(), check_out(resources=engine.resources) as session:
         rows = _Rows(session, part.schema, question.table.unit)
         rows.keep("every", part, everybody)
         steps.done()
@@ -375,7 +375,7 @@ def checked(
         for _ in range(splits):
             other = secrets.randbits(64)
             for place in (0, 1):
-                half = restricted(part, Units(other, f"{{}} % 2 = {place}"))
+                half = restrict_to_units(part, Units(other, f"{{}} % 2 = {place}"))
                 rows.keep(f"half{place}", half, everybody)
                 steps.done()
             found.append(rows.compared())
@@ -383,7 +383,7 @@ def checked(
         orders = list(_orders(tables, Units(salt, f"{{}} = {chosen[0]}::UBIGINT") if chosen else None))
         differing = []
         for _, order, _ in orders:
-            rows.keep("moved", rearranged(part, order), everybody)
+            rows.keep("moved", rearrange_rows(part, order), everybody)
             but = chosen[0] if order.times else None
             differing.append(rows.differing([("every", 1), ("moved", -1)], but))
             steps.done()
@@ -391,13 +391,13 @@ def checked(
     without: Answer = Numbers()
     steps.done()
     for unit in reversed(chosen):
-        without = _answer(restricted(part, Units(salt, f"{{}} <> {unit}::UBIGINT")), plan, salt)
-        moved.append(_moved(plan, before, without))
+        without = _answer(restrict_to_units(part, Units(salt, f"{{}} <> {unit}::UBIGINT")), plan, salt)
+        moved.append(_measure_change(plan, before, without))
         steps.done()
     seen = []
     for (change, order, most), differ in zip(orders, differing, strict=True):
         compared = without if order.times else before
-        by = _moved(plan, compared, _answer(rearranged(part, order), plan, salt))
+        by = _measure_change(plan, compared, _answer(rearrange_rows(part, order), plan, salt))
         seen.append(Reordering(change, *differ, by, most))
     steps.last()
     if isinstance(before, EngineError) and not any([*moved, *(one.moved for one in seen)]):
@@ -474,9 +474,9 @@ class _Rows:
         unit = identifier(self._unit)
         whose = f"CASE WHEN {unit} IS NOT NULL THEN {units.hash(self._unit, self._schema)} END AS unit"
         query = f"SELECT {', '.join([*texts, whose])} FROM"
-        _read(part, query, lambda batches: self._copied(name, batches))
+        _read(part, query, lambda batches: self._copy(name, batches))
 
-    def _copied(self, name: str, batches: pa.RecordBatchReader) -> None:
+    def _copy(self, name: str, batches: pa.RecordBatchReader) -> None:
         with arriving(self._session, batches.schema, batches):
             self._session.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM arriving")
 
@@ -568,7 +568,7 @@ def _add(of: Counter[Hashable], statistic: Statistic, name: str, value: Any) -> 
             of[name, leaf] += weight
 
 
-def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
+def _measure_change(plan: Plan, before: Answer, after: Answer) -> Distance:
     """Return how far checked numbers moved, as a part of what one unit may move them by."""
     if isinstance(before, EngineError) or isinstance(after, EngineError):
         return Fraction(0) if isinstance(before, EngineError) and isinstance(after, EngineError) else inf
@@ -581,13 +581,14 @@ def _moved(plan: Plan, before: Answer, after: Answer) -> Distance:
     for claim in claims:
         names = set(claim.output_domain.coordinates)  # type: ignore[attr-defined]
         pair = [
-            {key: _selected(numbers.get(key, nothing), names) for key in keys} for numbers in (before, after)
+            {key: _select_numbers(numbers.get(key, nothing), names) for key in keys}
+            for numbers in (before, after)
         ]
         moved.append(Fraction(claim.output_metric.distance(*pair)) / Fraction(claim.map(1)))
     return max(moved)
 
 
-def _selected(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
+def _select_numbers(numbers: Mapping[Hashable, int], names: set[str]) -> dict[Hashable, int]:
     """Return the checked numbers of some coordinates."""
     return {key: n for key, n in numbers.items() if (key[0] if isinstance(key, tuple) else key) in names}
 
@@ -649,7 +650,7 @@ def check(
             raise QueryError("check: a question already has its tables. Leave the other arguments out")
         # How far one unit moves exact numbers has nothing to do with the budget.
         options: dict[str, Any] = {"epsilon": 1, "delta": "1e-6" if asked.query.private_groups else 0}
-        return checked(asked, asked.plan(**options), splits, removed, progress)
+        return check_question(asked, asked.plan(**options), splits, removed, progress)
     if not isinstance(asked, str):
         raise ParameterError("asked", type(asked).__name__, "SQL text, or a question that agg(...) returns")
     limits = {"memory_limit": memory_limit, "threads": threads, "temp_directory": temp_directory}
@@ -664,4 +665,4 @@ def check(
         raise QueryError(
             "check: the largest groups have no limits to check. Check COUNT(DISTINCT unit) of the same groups"
         )
-    return checked(question, question.plan(**found.query.release_options), splits, removed, progress)
+    return check_question(question, question.plan(**found.query.release_options), splits, removed, progress)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sfumato.api.table import Table
 from sfumato.names import suggest_arguments
-from sfumato.query.schema import own_name
+from sfumato.query.schema import match_name
 from sfumato.query.tables.public_table import PublicTable
-from sfumato.query.tables.table_part import checked_parts, unit_name, unit_note
+from sfumato.query.tables.table_part import check_parts, unit_name, unit_note
 from sfumato.release.release import Release
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ def scan(
     >>> scan(visits, privacy_unit="id").schema["visits"].kind.value
     'integer'
     """
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.duckdb.resources import check_resources
 
     limits = memory_limit, threads, temp_directory
-    parts = checked_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
+    parts = check_parts(privacy_unit) if isinstance(privacy_unit, (list, tuple)) else ()
     unit: Any = parts[0] if len(parts) == 1 else privacy_unit
     unit_timezone = timezone if unit_timezone is None else unit_timezone
     plain = multiline and encoding is None
@@ -157,7 +157,7 @@ def scan(
         return unit_table(elsewhere, unit, parts, unit_timezone)
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 
-    resources = checked_resources(*limits)
+    resources = check_resources(*limits)
     engine = DuckDBEngine.open(source, timezone, types, multiline, encoding, resources)
     return unit_table(engine, unit, parts, unit_timezone, engine.notes)
 
@@ -167,7 +167,7 @@ def unit_table(
 ) -> Table[Any]:
     """Return the table that `scan` makes of an engine and a privacy unit."""
     if len(parts) < 2:
-        own = own_name(unit, engine.schema()) if isinstance(unit, str) else unit
+        own = match_name(unit, engine.schema()) if isinstance(unit, str) else unit
         return Table(engine, own, notes=notes)
     made, units = engine.composite(parts, timezone)
     return Table(made, unit_name(parts), notes=(*notes, unit_note(units)), _unit_parts=units)
@@ -250,21 +250,21 @@ def public(
     'other'
     """
     from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-    from sfumato.engines.duckdb.post_processing import rows_of
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.duckdb.post_processing import read_public_table
+    from sfumato.engines.duckdb.resources import check_resources
     from sfumato.release.table_digest import table_digest
 
     plain, limits = multiline and encoding is None, (memory_limit, threads, temp_directory)
     elsewhere = read_elsewhere(source, types, plain, *limits, public=True)
     if elsewhere is not None:
         return PublicTable(elsewhere)
-    resources = checked_resources(*limits)
+    resources = check_resources(*limits)
     engine = DuckDBEngine.open(
         source, types=types, multiline=multiline, encoding=encoding, resources=resources
     )
     if engine.origin.address is None:
         engine.origin = replace(
-            engine.origin, rows_digest=lambda: table_digest(rows_of(PublicTable(engine)).rows)
+            engine.origin, rows_digest=lambda: table_digest(read_public_table(PublicTable(engine)).rows)
         )
     table = PublicTable(engine, notes=engine.notes)
     table.schema  # noqa: B018  says what cannot be read

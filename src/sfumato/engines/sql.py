@@ -22,7 +22,7 @@ from sfumato.guidance.preliminary_queries import check_complete
 from sfumato.names import suggest_arguments
 from sfumato.plan.plan import Claim, Described
 from sfumato.query.error_bars import Bars
-from sfumato.query.schema import own_name, spelled
+from sfumato.query.schema import format_name, match_name
 from sfumato.query.tables.public_table import PublicTable
 from sfumato.release.noisy_table import NoisyTable
 from sfumato.release.payment import CanonicalForm, QuestionKey, payment, question_key
@@ -132,7 +132,7 @@ def sql(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedQuery:
     """The questions of a text, each of one private SELECT; nothing is read or spent yet.
 
     Args:
@@ -152,7 +152,7 @@ class Asked:
         """Each private SELECT as it was understood."""
         return (self.query, *self.query.companions)
 
-    def diagnosed(self, share: str) -> Asked:
+    def diagnosed(self, share: str) -> ParsedQuery:
         """Return it with diagnostics of each release, for a share of its budget, unless the text says.
 
         Raises:
@@ -177,7 +177,7 @@ class Asked:
                 check_complete(question.aggregates, question.table._auto_limits, what)
 
     @property
-    def looks(self) -> bool:
+    def needs_preliminary_queries(self) -> bool:
         """Whether a release looks at rows before it is planned, for bounds or limits that are left to it."""
         return any(isinstance(question, Question) and question.automatic for question in self.questions)
 
@@ -190,10 +190,10 @@ class Asked:
 
         if self.query.outside is None:
             return _trial(self.questions[0], self.query)
-        planned, computation = self._computed()
+        planned, computation = self._plan_computed()
         return ProcessedRelease([one.trial for one in planned], computation)
 
-    def pay_for(self, trial: Any, budget: Budget) -> Any:
+    def charge_for(self, trial: Any, budget: Budget) -> Any:
         """Pay for what `trial` gave, where nothing looks first, and return it: now it may be drawn.
 
         Raises:
@@ -201,7 +201,7 @@ class Asked:
         """
         from sfumato.release.processed_release import ProcessedRelease
 
-        assert not self.looks
+        assert not self.needs_preliminary_queries
         parts = trial._releases if isinstance(trial, ProcessedRelease) else (trial,)
         plans: list[Any] = [part.plan for part in parts]
         made_up = all(question._engine.made_up for question in self.questions)
@@ -218,12 +218,12 @@ class Asked:
         query, questions = self.query, self.questions
         if query.outside is None:
             return questions[0].release(**query.release_options, budget=budget)
-        planned, computation = self._computed()
+        planned, computation = self._plan_computed()
         claims = list(map(_claim, planned, questions, self.queries))
         what = "; ".join(question.title for question in questions)
         made_up = all(question._engine.made_up for question in questions)
         form = ProcessedRelease([one.trial for one in planned], computation).canonical
-        same = None if self.looks else self._same(form)
+        same = None if self.needs_preliminary_queries else self._same(form)
         paid = payment(budget, claims, what, form=form, same=same, made_up=made_up)()
         made = ProcessedRelease([one.release() for one in planned], computation)
         made._take(paid)
@@ -235,7 +235,7 @@ class Asked:
         Raises:
             EngineError: the ledger cannot be read.
         """
-        asked = None if self.looks else self._same(trial.canonical)()
+        asked = None if self.needs_preliminary_queries else self._same(trial.canonical)()
         return None if asked is None else budget._find_answer(asked).entry
 
     def _same(self, form: CanonicalForm) -> QuestionKey:
@@ -246,7 +246,7 @@ class Asked:
         queries = [question.query for question in self.questions if isinstance(question, Question)]
         return question_key(form, read, queries)
 
-    def _computed(self) -> tuple[list[_Planned], PostProcessingSql]:
+    def _plan_computed(self) -> tuple[list[_Planned], PostProcessingSql]:
         """Return all releases as they are planned, and what is computed with them, which fits."""
         from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
         from sfumato.engines.duckdb.post_processing import PostProcessingSql
@@ -259,7 +259,7 @@ class Asked:
                 "process. Query keys and aggregates only, and compute with the result, for example "
                 "with spark.sql"
             )
-        planned = [_planned(question, one) for question, one in zip(questions, self.queries, strict=True)]
+        planned = [_plan(question, one) for question, one in zip(questions, self.queries, strict=True)]
         read = {name: self.public[name] for name in query.outside.public}
         asked = zip(planned, self.queries, strict=True)
         known = [(one.columns, Bars(of.confidence, sampling=of.sampling)) for one, of in asked]
@@ -282,7 +282,7 @@ class _Planned:
     release: Callable[[], Any]
 
 
-def _claim(planned: _Planned, question: Question[Any] | Top, asked: SqlQuery) -> Described:
+def _claim(planned: _Planned, question: Question[Any] | Top, query: SqlQuery) -> Described:
     """Return what is paid for a release; where looks come first, all that it may spend.
 
     Whether an answer needs its delta may follow from what looks find.
@@ -290,27 +290,27 @@ def _claim(planned: _Planned, question: Question[Any] | Top, asked: SqlQuery) ->
     plan: Any = planned.trial.plan
     if not (isinstance(question, Question) and question.automatic):
         return cast(Described, plan)
-    return Claim(ExactCost(admissible_epsilon(asked.epsilon), admissible_delta(asked.delta)), [plan])
+    return Claim(ExactCost(admissible_epsilon(query.epsilon), admissible_delta(query.delta)), [plan])
 
 
-def _planned(question: Question[Any] | Top, asked: SqlQuery) -> _Planned:
-    from sfumato.engines.duckdb.post_processing import columns_of, columns_of_largest
+def _plan(question: Question[Any] | Top, query: SqlQuery) -> _Planned:
+    from sfumato.engines.duckdb.post_processing import columns_of_largest, released_columns
 
-    made = _trial(question, asked)
+    made = _trial(question, query)
     if isinstance(question, Top):
         return _Planned(made, columns_of_largest(made.plan), lambda: made)
-    columns = columns_of(made.plan, question.table.schema)
+    columns = released_columns(made.plan, question.table.schema)
     if question.automatic:
-        return _Planned(made, columns, partial(question.release, **asked.release_options))
+        return _Planned(made, columns, partial(question.release, **query.release_options))
     return _Planned(made, columns, lambda: made)
 
 
-def _trial(question: Question[Any] | Top, asked: SqlQuery) -> Any:
+def _trial(question: Question[Any] | Top, query: SqlQuery) -> Any:
     """Return the release of one private SELECT, as it is planned and nobody pays for it."""
-    options = asked.release_options
+    options = query.release_options
     if isinstance(question, Top):
         return question._engine.top(question.plan(**options))
-    return question.table._engine.release(question._checked_plan(**options))
+    return question.table._engine.release(question._check_plan(**options))
 
 
 def ask(
@@ -320,7 +320,7 @@ def ask(
     types: Mapping[str, str] | None,
     limits: Mapping[str, Any],
     timezone: str | None = None,
-) -> Asked:
+) -> ParsedQuery:
     """Return the questions that a text asks of tables; arguments and errors are those of `sql`.
 
     Args:
@@ -336,7 +336,7 @@ def asking(
     limits: Mapping[str, Any],
     advised: Advised | None = None,
     timezone: str | None = None,
-) -> Callable[[str], Asked]:
+) -> Callable[[str], ParsedQuery]:
     """Return what reads texts, as `ask`; what several of them name is opened once, and is the same table.
 
     Args:
@@ -344,7 +344,7 @@ def asking(
         advised: the budget of all texts together, where advice divides it.
     """
     from sfumato.dialect import parse
-    from sfumato.engines.duckdb.resources import checked_resources
+    from sfumato.engines.duckdb.resources import check_resources
 
     known: dict[Any, Any] = {}
 
@@ -353,21 +353,21 @@ def asking(
             known[key] = open_one()
         return known[key]
 
-    def read(text: str) -> Asked:
+    def read(text: str) -> ParsedQuery:
         check_no_secret(text)
-        resources = checked_resources(**limits)
+        resources = check_resources(**limits)
         if catalog is None:
-            query, opened = of_tables(text, tables, types, limits, advised, timezone)
+            query, opened = parse_with_tables(text, tables, types, limits, advised, timezone)
 
             def table(one: SqlQuery, name: str, unit: str) -> Any:
                 given = (
                     *(sorted((one.types or {}).items()), one.unit_parts, one.unit_timezone),
                     *(one.timezone, one.multiline, one.encoding),
                 )
-                key = own_name(name, tables or ()), unit.casefold(), repr(given)
+                key = match_name(name, tables or ()), unit.casefold(), repr(given)
                 return once(key, partial(opened, one, name, unit))
 
-            return _asked(query, table, resources)
+            return _parse_query(query, table, resources)
         if not isinstance(catalog, Declarations):
             raise ParameterError("catalog", catalog, "what sf.catalog(...) gives")
         if tables or types is not None:
@@ -379,25 +379,25 @@ def asking(
             called = declared.declaration(name)
             opened = declared.public if called.public else declared.table
             table = once(called.name, partial(opened, called.name, **limits))
-            zone = zone_of(one, timezone)
+            zone = find_time_zone(one, timezone)
             return once((called.name, zone), partial(in_zone, table, zone))
 
-        return _asked(parse(text, declared, advised=advised), of_catalog, resources)
+        return _parse_query(parse(text, declared, advised=advised), of_catalog, resources)
 
     return read
 
 
-def _asked(query: SqlQuery, open_table: OpenTable, resources: Resources) -> Asked:
-    from sfumato.engines.duckdb.post_processing import groups_of
+def _parse_query(query: SqlQuery, open_table: OpenTable, resources: Resources) -> ParsedQuery:
+    from sfumato.engines.duckdb.post_processing import read_public_groups
 
     queries, public = (query, *query.companions), dict[str, PublicTable]()
     for name in (name for one in queries for name in _public_names(one)):
         public[name] = public[name] if name in public else open_table(query, name, "")
     questions = [
-        one.question(partial(open_table, one), lambda groups: groups_of(groups, public, resources))
+        one.question(partial(open_table, one), lambda groups: read_public_groups(groups, public, resources))
         for one in queries
     ]
-    return Asked(query, tuple(questions), public, resources)
+    return ParsedQuery(query, tuple(questions), public, resources)
 
 
 def _public_names(query: SqlQuery) -> list[str]:
@@ -429,7 +429,7 @@ def check_no_secret(text: object) -> None:
         )
 
 
-def zone_of(query: SqlQuery, timezone: str | None) -> str | None:
+def find_time_zone(query: SqlQuery, timezone: str | None) -> str | None:
     """Return the time zone that a text, or the call with it, names; None where none does.
 
     Raises:
@@ -447,7 +447,7 @@ def in_zone(table: Any, zone: str | None) -> Any:
     return table if zone is None else replace(table, _engine=table._engine.in_timezone(zone))
 
 
-def of_tables(
+def parse_with_tables(
     text: str,
     tables: Mapping[str, Any] | None,
     types: Mapping[str, str] | None,
@@ -478,7 +478,7 @@ def of_tables(
     public = [name for name, source in sources.items() if isinstance(source, PublicTable)]
     query = parse(text, public=public, private=sources.keys() - public, advised=advised)
     queries = (query, *query.companions)
-    for name in (own_name(name, sources) for one in queries for name in one.sources):
+    for name in (match_name(name, sources) for one in queries for name in one.sources):
         if name not in sources and not is_path(name):
             near = nearest(name, sources)
             given = f"tables={{{name!r}: ...}}, on the command line --table {name}=PATH"
@@ -488,14 +488,14 @@ def of_tables(
         raise QueryError("sql: types are given both in OPTIONS (types = ...) and as types=. Keep one")
 
     def opened(one: SqlQuery, name: str, unit: str) -> Any:
-        name, zone = own_name(name, sources), zone_of(one, timezone)
+        name, zone = match_name(name, sources), find_time_zone(one, timezone)
         if isinstance(sources.get(name), PublicTable):
             return in_zone(sources[name], zone)
         declared = one.types if types is None else types
         if one.unit_parts and unit.casefold() != one.privacy_unit_column.casefold():
             raise ColumnError(
                 f"the privacy unit of {shown(name)} is made of {' and '.join(one.unit_parts)}, in "
-                f"the column {spelled(one.privacy_unit_column)}. It cannot be {spelled(unit)}"
+                f"the column {format_name(one.privacy_unit_column)}. It cannot be {format_name(unit)}"
             )
         return scan(
             sources.get(name, name),

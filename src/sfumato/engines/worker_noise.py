@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from sfumato.api.largest_groups import Top
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.stages import Stages, as_stream
-from sfumato.engines.worker_secret import Secret, sealed
+from sfumato.engines.worker_secret import Secret, seal_secret
 from sfumato.errors import EngineError, in_own_words, with_article
 from sfumato.noise import KeyedWords
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noisy_statistics import NoisyBatch
-from sfumato.plan.plan import Plan, certified
+from sfumato.plan.plan import Plan, certify_plans
 from sfumato.plan.top_measurement import TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.error_bars import UNBIASED, Bars, Bias
@@ -55,8 +55,8 @@ class LastStage:
 
     @classmethod
     def _prepare(cls, plan: Plan[Any, Any], stages: Stages, secret: Secret | None, **options: Any) -> Self:
-        certified([plan])
-        if (found := sealed(secret)) is not None:
+        certify_plans([plan])
+        if (found := seal_secret(secret)) is not None:
             options["secret"] = found
         return cls(stages, plan.measurement, **options)
 
@@ -102,7 +102,7 @@ class Work(LastStage):
 
     def noisy(self, shard: int, payloads: Iterable[bytes]) -> Iterator[NoisyBatch]:
         """Yield a worker's noisy statistics of one shard of groups; at least one batch."""
-        with in_own_words(stopped, Exception):
+        with in_own_words(make_worker_error, Exception):
             for batch in self._exact(shard, payloads):
                 yield self._draw(batch)
 
@@ -118,7 +118,7 @@ class Work(LastStage):
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
         """Return what one shard of groups sends to the worker that draws for all groups."""
-        with in_own_words(stopped, Exception):
+        with in_own_words(make_worker_error, Exception):
             exact = self._exact(shard, payloads)
             return as_stream([self.measurement.chosen(batch, self._words(batch)) for batch in exact])
 
@@ -128,7 +128,7 @@ class Work(LastStage):
         Args:
             gathered: each shard of groups with what it sent, in any order.
         """
-        with in_own_words(stopped, Exception):
+        with in_own_words(make_worker_error, Exception):
             # The draw goes by the shards' public numbers, and then by keys.
             parts = [batch for _, data in sorted(gathered) for batch in pa.ipc.open_stream(data)]
             (batch,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
@@ -164,7 +164,7 @@ class Work(LastStage):
         return found
 
 
-def stopped(error: Exception) -> EngineError:
+def make_worker_error(error: Exception) -> EngineError:
     """Return the error of a worker that stopped, without a text that may quote rows."""
     kind = type(error).__name__
     return EngineError(
@@ -176,12 +176,12 @@ def digest(batch: pa.RecordBatch) -> bytes:
     """Return a digest of a batch's exact values, from which a worker's noise follows."""
     hashed = hashlib.sha256()
     for column in batch.columns:
-        for part in _encoded(column):
+        for part in _encode_column(column):
             hashed.update(part)
     return hashed.digest()
 
 
-def _encoded(column: pa.Array) -> Iterator[bytes]:
+def _encode_column(column: pa.Array) -> Iterator[bytes]:
     """Yield a column's type, length and values for the digest of a worker's batch."""
     yield f"{column.type} {len(column)}\n".encode()
     # What lies under a NULL, before and behind a slice, and in the unused bits of booleans is not determined.
@@ -194,10 +194,10 @@ def _encoded(column: pa.Array) -> Iterator[bytes]:
         yield values.to_numpy(zero_copy_only=False).tobytes()
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield pc.list_value_length(values).to_numpy(zero_copy_only=False).tobytes()
-        yield from _encoded(values.flatten())
+        yield from _encode_column(values.flatten())
     elif pa.types.is_struct(kind):
         for field in values.flatten():
-            yield from _encoded(field)
+            yield from _encode_column(field)
     elif width := _offset_bytes(kind):
         yield pc.binary_length(values).to_numpy(zero_copy_only=False).tobytes()
         offsets = np.frombuffer(values.buffers()[1], f"i{width}")[start : end + 1]
@@ -234,7 +234,7 @@ class TopWork(LastStage):
 
     def gathered(self, shard: int, payloads: Iterable[bytes]) -> bytes:
         """Return what one shard of groups sends to the worker that draws the largest groups."""
-        with in_own_words(stopped, Exception):
+        with in_own_words(make_worker_error, Exception):
             sent = self.stages.collected(payloads)
             batches = [batch for data in sent for batch in pa.ipc.open_stream(data)]
             return as_stream(batches) if batches else b""
@@ -245,7 +245,7 @@ class TopWork(LastStage):
         Args:
             gathered: each shard of groups with what it sent, in any order.
         """
-        with in_own_words(stopped, Exception):
+        with in_own_words(make_worker_error, Exception):
             batches = list(self.stages.merged(None, [data for _, data in gathered], sizes.BATCH_GROUPS))
             exact = pa.Table.from_batches(batches).combine_chunks()
             (batch,) = exact.to_batches() or batches[:1]

@@ -66,9 +66,9 @@ class Secret(ABC):
         >>> CallableSecret(lambda: secret).taken()
         'fingerprint:...'
         """
-        return _mark(self._checked())
+        return _mark(self._check())
 
-    def _sealed(self) -> Self:
+    def _seal(self) -> Self:
         """Return the worker secret with its fingerprint, which every worker is held to.
 
         Raises:
@@ -101,7 +101,7 @@ class Secret(ABC):
         """
         secret = _found.get(self.fingerprint or "")
         if secret is None:
-            secret = self._checked()
+            secret = self._check()
             if _mark(secret) != self.fingerprint:
                 raise EngineError(
                     f"{self.place}: this worker's secret differs from the one the release was made "
@@ -114,7 +114,7 @@ class Secret(ABC):
     def _is_in(self, data: bytes) -> bool:
         """Whether data that is sent along holds the worker secret itself."""
         try:
-            secret = self._checked()
+            secret = self._check()
         except EngineError:
             return False
         digits = secret.hex().encode()
@@ -128,7 +128,7 @@ class Secret(ABC):
     def place(self) -> str:
         """The place of the worker secret, for messages."""
 
-    def _checked(self) -> bytes:
+    def _check(self) -> bytes:
         secret = self.read()
         if not isinstance(secret, bytes) or len(secret) < BYTES or _guessable(secret):
             raise EngineError(
@@ -220,7 +220,7 @@ class FileSecret(Secret):
         32
         """
         try:
-            with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:
+            with open(self.path, encoding="ascii", errors="replace", opener=_open) as file:
                 status = os.fstat(file.fileno())  # of what was opened, whatever has the name now
                 text = file.read(1 << 16) if stat.S_ISREG(status.st_mode) else None
         except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
@@ -282,7 +282,7 @@ class CallableSecret(Secret):
         return f"function {getattr(self.function, '__name__', type(self.function).__name__)}"
 
 
-def sealed(secret: Secret | None) -> Secret | None:
+def seal_secret(secret: Secret | None) -> Secret | None:
     """Return a worker secret with its fingerprint, or None for one that is drawn and sent along.
 
     Raises:
@@ -296,36 +296,36 @@ def sealed(secret: Secret | None) -> Secret | None:
             f"FileSecret or a "
             "CallableSecret, or left out"
         )
-    return secret._sealed()
+    return secret._seal()
 
 
-def _opened(path: str, flags: int) -> int:
+def _open(path: str, flags: int) -> int:
     # A pipe without a writer would be waited for.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _check_place(argument: str, given: object, kinds: type | tuple[type, ...]) -> None:
+def _check_place(argument: str, value: object, kinds: type | tuple[type, ...]) -> None:
     """Refuse a place that is no name or path, or that seems to be the secret itself."""
     asked = f"{argument} of the secret"
-    text = _text(given) if isinstance(given, kinds) else None
+    text = _text(value) if isinstance(value, kinds) else None
     if text is None:
-        raise _no_place(argument, given, asked)
+        raise _no_place(argument, value, asked)
     if len(_digits(text) or b"") >= BYTES or _BASE64.fullmatch(text):
         raise QueryError(f"{argument} seems to be a secret itself, but must be the {asked}")
 
 
-def _text(given: Any) -> str | None:
+def _text(value: Any) -> str | None:
     """Return the place of a secret as text; None where it is none."""
     try:
-        text = os.fspath(given)
+        text = os.fspath(value)
         os.fsencode(text)
     except Exception:
         return None
     return text if isinstance(text, str) else None
 
 
-def _no_place(argument: str, given: object, asked: str) -> QueryError:
-    return QueryError(f"{argument} is {with_article(type(given).__name__)}, but must be the {asked}")
+def _no_place(argument: str, value: object, requested: str) -> QueryError:
+    return QueryError(f"{argument} is {with_article(type(value).__name__)}, but must be the {requested}")
 
 
 def _mark(secret: bytes) -> str:

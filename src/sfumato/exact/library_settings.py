@@ -81,7 +81,7 @@ def isolated(function: F) -> F:
     return cast(F, wraps(function)(made))
 
 
-def unaffected(function: F) -> F:
+def mark_unaffected(function: F) -> F:
     """Mark a method of an `Isolated` class that runs under any library settings, as it computes nothing."""
     function.__dict__["isolated"] = False
     return function

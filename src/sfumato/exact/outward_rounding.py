@@ -71,10 +71,10 @@ def exponent(number: Real) -> int:
     return int(gmpy2.get_exp(number))
 
 
-def whole_root(number: int, degree: int) -> int:
+def integer_root(number: int, degree: int) -> int:
     """Return the root of a whole number of at least 0, rounded down to a whole number.
 
-    >>> whole_root(26, 3)
+    >>> integer_root(26, 3)
     2
     """
     return int(gmpy2.iroot(gmpy2.mpz(number), degree)[0])

@@ -200,7 +200,7 @@ def first_whole(enough: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | None = None) -> int:
+def find_first_integer(enough: Callable[[int], bool], guess: int, *, least: int | None = None) -> int:
     """Find where a condition begins to hold: the smallest whole number, by a search from a guess.
 
     Args:
@@ -208,7 +208,7 @@ def first_whole_near(enough: Callable[[int], bool], guess: int, *, least: int | 
         guess: a good one takes two evaluations.
         least: the smallest number that is looked at; None for no limit.
 
-    >>> first_whole_near(lambda n: n * n > 200, 3), first_whole_near(lambda n: True, 10**6, least=0)
+    >>> find_first_integer(lambda n: n * n > 200, 3), find_first_integer(lambda n: True, 10**6, least=0)
     (15, 0)
     """
     low, high, stride = None, None, 1

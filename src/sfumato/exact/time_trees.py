@@ -27,7 +27,7 @@ class Toeplitz:
     Args:
         coefficients: whole numbers, 2^16 first, then none larger than the one before it, nor negative.
 
-    >>> half = Toeplitz.of_power(Fraction(1, 2), 4)
+    >>> half = Toeplitz.from_power(Fraction(1, 2), 4)
     >>> [c / 2**16 for c in half.coefficients], float(half.squared_sum(2))
     ([1.0, 0.5, 0.375, 0.3125], 4.48828125)
     """
@@ -45,7 +45,7 @@ class Toeplitz:
             )
 
     @classmethod
-    def of_power(cls, power: Fraction, steps: int, kept: Fraction = Fraction(0)) -> Toeplitz:
+    def from_power(cls, power: Fraction, steps: int, kept: Fraction = Fraction(0)) -> Toeplitz:
         """Return about ((1 - kept z) / (1 - z))^power as a Toeplitz matrix over time steps.
 
         Without `kept` this is the matrix of cumulative sums to a power. With it the matrix is divided by that
@@ -162,7 +162,7 @@ class Tree:
         """
         found = [np.ones(self.steps)]
         for level in range(1, self.levels):
-            found.append(1 / (1 + 1 / self._of_children(found[-1], level)))
+            found.append(1 / (1 + 1 / self._sum_children(found[-1], level)))
         return tuple(found)
 
     def corrections(self, residues: list[Floats]) -> Floats:
@@ -175,14 +175,14 @@ class Tree:
         below = [np.zeros((*residues[0].shape[:-1], self.steps))] if residues else []
         for level, own in enumerate(residues, 1):
             variances = self.variances[level]
-            children = self._of_children(below[-1], level)
-            below.append(variances * (own + children / self._of_children(self.variances[level - 1], level)))
+            children = self._sum_children(below[-1], level)
+            below.append(variances * (own + children / self._sum_children(self.variances[level - 1], level)))
         if not below:
             return np.zeros(self.steps)
         found = below[-1]
         for level in range(self.levels - 1, 0, -1):
             parent, variances = self._parents(level), self.variances[level - 1]
-            off = (found - self._of_children(below[level - 1], level)) / self._of_children(variances, level)
+            off = (found - self._sum_children(below[level - 1], level)) / self._sum_children(variances, level)
             found = below[level - 1] + variances * off[..., parent]
         return found
 
@@ -232,7 +232,7 @@ class Tree:
         found = self.variances[-1] / self.variances[-1].sum()
         for level in range(self.levels - 1, 0, -1):
             own = self.variances[level - 1]
-            found = own * (found / self._of_children(own, level))[self._parents(level)]
+            found = own * (found / self._sum_children(own, level))[self._parents(level)]
         return np.cumsum(found)
 
     def rank_variances(self, rank: Any) -> Floats:
@@ -263,7 +263,7 @@ class Tree:
         near = ends <= max(2 * min(rank, 1 - rank), ends.min())
         return math.sqrt(float(self.rank_variances(self.shares)[:-1][near].mean()))
 
-    def _of_children(self, values: Floats, level: int) -> Floats:
+    def _sum_children(self, values: Floats, level: int) -> Floats:
         ratio = self.sizes[level] // self.sizes[level - 1]
         return np.add.reduceat(values, np.arange(0, values.shape[-1], ratio), axis=-1)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import BudgetError, ParameterError, QueryError, shown
-from sfumato.framework.core import Linear, Measurement, Transformation, derived, distance_in
+from sfumato.framework.core import Linear, Measurement, Transformation, derive_map, distance_in
 from sfumato.framework.domains import Domain, ProductDomain, check_length
 from sfumato.framework.measures import Filter
 from sfumato.framework.metrics import Metric, ProductMetric
@@ -53,7 +53,7 @@ def product(transformations: Sequence[Transformation]) -> Transformation:
     stability_map: Callable[[Fraction], Fraction] = (
         Linear(max(constants))
         if len(constants) == len(parts)
-        else derived(name, lambda d_in: sum((part.stability_map(d_in) for part in parts), Fraction(0)))
+        else derive_map(name, lambda d_in: sum((part.stability_map(d_in) for part in parts), Fraction(0)))
     )
     return Transformation(
         name,
@@ -98,7 +98,7 @@ def compose(measurements: Sequence[Measurement]) -> Measurement:
         parts[0].input_metric,
         measure,
         lambda value: tuple(part.function(value) for part in parts),
-        derived(name, lambda d_in: measure.total([part.privacy_map(d_in) for part in parts]), measure),
+        derive_map(name, lambda d_in: measure.total([part.privacy_map(d_in) for part in parts]), measure),
     )
 
 

@@ -134,7 +134,7 @@ class Segment(Spelled, Body):
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the segment body's bound/scale, squared for L2."""
-        return weighted(norm, self.linf_sensitivities, scales)
+        return weigh_norm(norm, self.linf_sensitivities, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
         """Return the bound of the segment body as its noise scale."""
@@ -248,7 +248,7 @@ class RowsBody(Body):
         return tuple(max(times * one, most) for one, most in pairs)
 
 
-def weighted(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fraction]) -> Fraction:
+def weigh_norm(norm: Norm, sizes: Sequence[Fraction | int], scales: Sequence[Fraction]) -> Fraction:
     """Return sum |contribution/scale|, or the sum of its squares for L2."""
     parts = [abs(Fraction(size) / scale) for size, scale in zip(sizes, scales, strict=True)]
     return sum((p if norm is Norm.L1 else p * p for p in parts), Fraction(0))
@@ -421,7 +421,7 @@ class ConeBody(Spelled, Body):
 
     def size(self, norm: Norm, scales: Sequence[Fraction]) -> Fraction:
         """Return the size of the cone's corner, with all numbers at their bounds."""
-        return weighted(norm, self.bounds, scales)
+        return weigh_norm(norm, self.bounds, scales)
 
     def split(self, norm: Norm) -> tuple[Fraction, ...]:
         """Return the bounds of the cone body as noise scales."""

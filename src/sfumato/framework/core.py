@@ -77,20 +77,20 @@ class CheckedMap:
                 value = function(distance)
             except Exception:
                 continue
-            self._known[distance] = self._checked(distance, value)
+            self._known[distance] = self._check(distance, value)
 
     def __call__(self, distance: Fraction) -> Any:
         """Return the checked value of the map at a distance."""
-        return self._checked(distance, self._function(distance))
+        return self._check(distance, self._function(distance))
 
-    def _checked(self, distance: Fraction, value: Any) -> Any:
+    def _check(self, distance: Fraction, value: Any) -> Any:
         exact = exact_amount(value) if self.measure is None else self.measure._admit(value)
         if exact is None:
             expected = AMOUNT if self.measure is None else self.measure.admitted
             raise self._error(f"({distance}) is {shown(value)}, but must be {expected}")
         for other, known in self._known.items():
             (near, less), (far, more) = sorted(((other, known), (distance, exact)), key=lambda pair: pair[0])
-            if near != far and not _at_most(less, more):
+            if near != far and not _is_not_above(less, more):
                 raise self._error(
                     f" falls from {shown(less)} at {near} to {shown(more)} at {far}, but must never fall"
                 )
@@ -101,14 +101,14 @@ class CheckedMap:
         return QueryError(text) if self.measure is None else BudgetError(text)
 
 
-def _at_most(less: Any, more: Any) -> bool:
+def _is_not_above(less: Any, more: Any) -> bool:
     """Whether no number of a checked map fell; nothing is known of a loss of an own kind."""
     if isinstance(less, tuple) and isinstance(more, tuple):
-        return all(map(_at_most, less, more))
+        return all(map(_is_not_above, less, more))
     return not isinstance(less, Fraction) or not isinstance(more, Fraction) or less <= more
 
 
-def _checked_map(
+def _check_map(
     name: str, given: Callable[[Fraction], Any], measure: Measure | None, *, derived: bool = False
 ) -> Callable[[Fraction], Any]:
     """Return a checked map; a linear one as it is, as its constant has been checked."""
@@ -119,7 +119,7 @@ def _checked_map(
     return given if type(given) is Linear else checked
 
 
-def derived(
+def derive_map(
     name: str, function: Callable[[Fraction], Any], measure: Measure | None = None
 ) -> Callable[[Fraction], Any]:
     """Return a map that is computed from checked maps: checked where it is used.
@@ -129,7 +129,7 @@ def derived(
         function: the map.
         measure: of a privacy map; None for a stability map.
     """
-    return _checked_map(name, function, measure, derived=True)
+    return _check_map(name, function, measure, derived=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,7 +168,7 @@ class Transformation(Isolated):
     def __post_init__(self) -> None:
         _check_space(self.name, "input", self.input_metric, self.input_domain)
         _check_space(self.name, "output", self.output_metric, self.output_domain)
-        object.__setattr__(self, "stability_map", _checked_map(self.name, self.stability_map, None))
+        object.__setattr__(self, "stability_map", _check_map(self.name, self.stability_map, None))
 
     def __call__(self, value: Any) -> Any:
         """Apply the transformation's function."""
@@ -252,9 +252,7 @@ class Measurement(Isolated):
             raise ParameterError(
                 f"{self.name}: output_measure", self.output_measure, "a measure, such as PureDP()"
             )
-        object.__setattr__(
-            self, "privacy_map", _checked_map(self.name, self.privacy_map, self.output_measure)
-        )
+        object.__setattr__(self, "privacy_map", _check_map(self.name, self.privacy_map, self.output_measure))
 
     def __call__(self, value: Any) -> Any:
         """Draw a release of the measurement.
@@ -298,7 +296,7 @@ def _chained(
 ) -> Any:
     if type(first) is type(second) is Linear:
         return Linear(first.constant * second.constant)
-    return derived(name, lambda d_in: second(first(d_in)), measure)
+    return derive_map(name, lambda d_in: second(first(d_in)), measure)
 
 
 def _check_space(name: str, side: str, metric: Metric, domain: Domain) -> None:

@@ -414,7 +414,7 @@ class SeriesDistance(TimeStepsDistance):
         series: for each series its groups, in order of time.
 
     >>> from sfumato.exact.time_trees import Toeplitz
-    >>> factor = Toeplitz.of_power(Fraction(1, 2), 3)
+    >>> factor = Toeplitz.from_power(Fraction(1, 2), 3)
     >>> metric = SeriesDistance(("n",), (Fraction(1),), factor, (("jan", "feb", "mar"),))
     >>> round(float(metric.distance({"jan": {"n": 1}}, {})) ** 2, 9), float(factor.squared_sum(1))
     (1.390625, 1.390625)

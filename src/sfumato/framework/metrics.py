@@ -70,7 +70,7 @@ class Metric(ABC):
         """
 
 
-def _of_records(domain: Domain) -> bool:
+def _has_records(domain: Domain) -> bool:
     """Whether all members of a domain are vectors or tables, which metrics of records take; NULL is none."""
     return isinstance(domain, TableDomain) or (isinstance(domain, VectorDomain) and not domain.null)
 
@@ -85,7 +85,7 @@ class SymmetricDistance(Metric):
 
     def admits(self, domain: Domain) -> bool:
         """Whether the metric's domain has vectors or tables."""
-        return _of_records(domain)
+        return _has_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
         """Return the size of the symmetric difference of two multisets of records."""
@@ -103,7 +103,7 @@ class ChangeOneDistance(Metric):
 
     def admits(self, domain: Domain) -> bool:
         """Whether the metric's domain has vectors or tables."""
-        return _of_records(domain)
+        return _has_records(domain)
 
     def distance(self, one: Sequence[Any], other: Sequence[Any]) -> Distance:
         """Return the number of records of one multiset that are not in the other."""
@@ -334,9 +334,9 @@ def _moved(one: Mapping[Any, Any], other: Mapping[Any, Any], group: Hashable) ->
     return [(key if isinstance(key, str) else key[0], abs(Fraction(by))) for key, by in moved if by]
 
 
-def _share(size: Distance, most: Fraction) -> Any:
-    if most:
-        return size / most
+def _share(size: Distance, maximum: Fraction) -> Any:
+    if maximum:
+        return size / maximum
     return math.inf if size else Fraction(0)
 
 
@@ -414,19 +414,21 @@ class PrivacyUnitDistance(Metric):
     def distance(self, one: Any, other: Any) -> Distance:
         """Return the number of units in only one of two tables; a changed unit counts as two."""
         if isinstance(one, Mapping):
-            return self._of_contributions(one, other)
-        a, b = map(_by_unit, _apart(one, other))
+            return self._contribution_distance(one, other)
+        a, b = map(_by_unit, _drop_shared_rows(one, other))
         changed = sum(a[unit] != b[unit] for unit in a.keys() & b.keys())
         alone = a.keys() ^ b.keys()  # or changed: a unit that has more in one may have rows in both
         mine, theirs = ({record_key(row.unit) for row in rows} if alone else set() for rows in (one, other))
         return Fraction(len(alone) + len(alone & mine & theirs) + 2 * changed)
 
-    def _of_contributions(self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]) -> Distance:
+    def _contribution_distance(
+        self, one: Mapping[Any, list[Any]], other: Mapping[Any, list[Any]]
+    ) -> Distance:
         # Contributions carry no names: per group, units' rows that are in one alone. A unit that comes or
         # goes is in at most `groups` groups, in each once, or in parts that come to as many: at least so many
         # have come, and gone.
         one, other = _by_group_key(one), _by_group_key(other)
-        groups = [_apart(one.get(g, []), other.get(g, [])) for g in dict.fromkeys([*one, *other])]
+        groups = [_drop_shared_rows(one.get(g, []), other.get(g, [])) for g in dict.fromkeys([*one, *other])]
         contents = [(_by_content(a), _by_content(b)) for a, b in groups]
         return Fraction(self._gone([a - b for a, b in contents]) + self._gone([b - a for a, b in contents]))
 
@@ -448,7 +450,7 @@ def _by_group_key(contributions: Mapping[Any, list[Any]]) -> dict[Hashable, list
     return found
 
 
-def _apart(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _drop_shared_rows(one: Sequence[Any], other: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Leave out of two tables' rows what is the same object in both, before their distance is counted."""
     common = Counter(map(id, one)) & Counter(map(id, other))
 

@@ -26,7 +26,7 @@ from sfumato.guidance.unit_contributions import (
     Pair,
     Share,
     Weights,
-    atoms_of,
+    collect_atoms,
     coordinates,
 )
 from sfumato.noise.law_tails import Floats
@@ -43,7 +43,7 @@ from sfumato.query.aggregates import (
     Sum,
     Variance,
 )
-from sfumato.query.aggregates.aggregate import BoundedAggregate, checked_bounds
+from sfumato.query.aggregates.aggregate import BoundedAggregate, check_bounds
 from sfumato.query.engine_protocol import ALL_GROUPS, Engine, ExactQuery
 from sfumato.query.query import Query
 
@@ -97,14 +97,14 @@ def columns(queries: tuple[Query, ...]) -> tuple[Column, ...]:
     return tuple(found.values())
 
 
-def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[str, Floats]:
+def exact(query: Query, known: tuple[Column, ...], contributed: Contributed) -> dict[str, Floats]:
     """Return the exact outputs of each group for an analysis: no limits, no bounds, and no quantiles."""
     places = {column.name: i for i, column in enumerate(known)}
     outputs: dict[str, Floats] = {}
     with np.errstate(all="ignore"):
         for name, aggregate in query.measured:
             if not isinstance(aggregate, Quantiles):
-                outputs[name] = _exact(aggregate, places, known, found)
+                outputs[name] = _exact(aggregate, places, known, contributed)
         for name, aggregate in query.aggregates:
             if isinstance(aggregate, Derived):
                 top, bottom = (side.value(outputs) for side in aggregate.fraction)
@@ -113,15 +113,20 @@ def exact(query: Query, known: tuple[Column, ...], found: Contributed) -> dict[s
 
 
 def _exact(
-    aggregate: Aggregate, places: Mapping[str, int], known: tuple[Column, ...], found: Contributed
+    aggregate: Aggregate, places: Mapping[str, int], known: tuple[Column, ...], contributed: Contributed
 ) -> Floats:
     if isinstance(aggregate, CountPrivacyUnits):
-        return found.units
+        return contributed.units
     if isinstance(aggregate, CountRows) and aggregate.column is None:
-        return found.rows
+        return contributed.rows
     (column,) = aggregate.columns
     i = places[column]
-    valued, total, squares, centre = found.valued[i], found.sums[i], found.squares[i], known[i].centre
+    valued, total, squares, centre = (
+        contributed.valued[i],
+        contributed.sums[i],
+        contributed.squares[i],
+        known[i].centre,
+    )
     if isinstance(aggregate, CountRows):
         return valued
     if isinstance(aggregate, Sum):
@@ -163,7 +168,7 @@ def analysed(
         _Setting(limits, make_plan(limits._limited(query), **options), engine)
         for limits in grid(query, groups, rows, total_rows, bounds)
     ]
-    asked = _asked(query, settings)
+    asked = _collect_contributions(query, settings)
     found = engine.contributions(asked)
     if found.groups * len(settings) > MAX_CELLS:
         raise QueryError(
@@ -212,7 +217,7 @@ class _Setting:
     def pairs(self) -> Iterator[Pair]:
         """Pairs of contributions of which the analysis needs covariances, as one output depends on both."""
         for e in self.plan.requirements.estimates:
-            yield from combinations_with_replacement(sorted(atoms_of(e, self.made), key=repr), 2)
+            yield from combinations_with_replacement(sorted(collect_atoms(e, self.made), key=repr), 2)
 
     @cached_property
     def draws(self) -> dict[str, Floats]:
@@ -220,25 +225,27 @@ class _Setting:
         made = SimulatedGroups.draw(self.plan, self.engine, 1, 1, DRAWS)
         return {name: noise[:DRAWS] for name, noise in made.draws.items()}
 
-    def point(self, share: int, found: Contributed, truth: Mapping[str, Floats], private: bool) -> Point:
+    def point(
+        self, share: int, contributed: Contributed, truth: Mapping[str, Floats], private: bool
+    ) -> Point:
         """Return the expected errors of all outputs for one combination of limits of the analysis."""
-        atoms, moments = found.atoms[share], found.moments[share]
+        atoms, moments = contributed.atoms[share], contributed.moments[share]
         numbers = ExpectedOutputs(self.plan, self.made, atoms, moments, lambda: self.draws)
         estimates = self.plan.requirements.estimates
         quantiles = [e for e in estimates if e.kind == QUANTILE]
         known = {e.name: numbers.expected(e) for e in estimates if e not in quantiles}
         if quantiles:
             sums = {name: numbers.exact(name) for name in self.made}
-            known |= ExpectedQuantiles(self.plan, share, found, sums).expected(quantiles)
+            known |= ExpectedQuantiles(self.plan, share, contributed, sums).expected(quantiles)
         cells = {}
         for e in estimates:
             expected, exact_one = known[e.name], truth[e.name]
             bias, hidden = expected.value - exact_one, private and e.kind in ("count", "sum")
             cells[e.name] = Cell(exact_one, bias, expected.choice, expected.noise, hidden)
-        return Point(self.limits, chances(self.plan.selection, *found.kept[share]), cells)
+        return Point(self.limits, chances(self.plan.selection, *contributed.kept[share]), cells)
 
 
-def _asked(query: Query, settings: Sequence[_Setting]) -> Contributions:
+def _collect_contributions(query: Query, settings: Sequence[_Setting]) -> Contributions:
     """Collect the contributions that all settings of an analysis need, each once."""
     atoms: dict[Share, dict[Atom, None]] = {}
     pairs: dict[Share, dict[Pair, None]] = {}
@@ -339,11 +346,11 @@ def _bounded_names(query: Query, bounds: object) -> list[str]:
     return [name for name in asked if name in bounds]
 
 
-def _bounds(name: str, given: Any) -> list[Bounds]:
+def _bounds(name: str, value: Any) -> list[Bounds]:
     form = "pairs of lower and upper, such as [(0, 10), (0, 30)]"
-    pairs = list(given) if isinstance(given, (list, tuple)) else []
+    pairs = list(value) if isinstance(value, (list, tuple)) else []
     if pairs and not any(isinstance(pair, (list, tuple)) for pair in pairs):
         pairs = [tuple(pairs)]  # a single one
     if not pairs or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
-        raise ParameterError(f"bounds of {name}", given, form)
-    return list(dict.fromkeys(checked_bounds(f"bounds of {name}:", *pair) for pair in pairs))
+        raise ParameterError(f"bounds of {name}", value, form)
+    return list(dict.fromkeys(check_bounds(f"bounds of {name}:", *pair) for pair in pairs))

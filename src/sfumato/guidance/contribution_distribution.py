@@ -12,7 +12,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.plan.plan import Plan
 from sfumato.query.aggregates import Aggregate, count_units, histogram
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 from sfumato.query.tables.public_table import PublicTable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Distribution:
     deviation: float
     most: int | None = None
 
-    def of_at_most(self, most: int) -> Distribution:
+    def with_upper_bound(self, most: int) -> Distribution:
         """Return the distribution with an upper bound on contributions, beyond which all is noise."""
         end = next((i for i, limit in enumerate(LIMITS) if limit >= most), len(LIMITS) - 1)
         within = tuple(number if i <= end else 0.0 for i, number in enumerate(self.within))
@@ -273,10 +273,10 @@ def in_public_groups(rows: Table[Any], keys: tuple[str, ...], groups: pa.Table, 
         there = [key for key, null in zip(keys, pattern, strict=True) if not null]
         part = rows
         for key, null in zip(keys, pattern, strict=True):
-            part = part.filter(f"{quoted(key)} IS {'' if null else 'NOT '}NULL")
+            part = part.filter(f"{quote_name(key)} IS {'' if null else 'NOT '}NULL")
         own = numbered.filter(pa.array([p == pattern for p in patterns])).select([*there, number])
         if there:
-            engine: Any = rows._engine.of_rows(own)
+            engine: Any = rows._engine.with_rows(own)
             parts.append(part.join(PublicTable(engine), on=there))
         else:
             parts.append(part.with_columns(**{number: f"CAST({own[number][0].as_py()} AS BIGINT)"}))
@@ -332,7 +332,7 @@ def units(
         the columns of `values`.
     """
     numbers = {
-        names(f"value{i}"): f"try_cast({quoted(one.column)} AS DOUBLE)" for i, one in enumerate(bounds)
+        names(f"value{i}"): f"try_cast({quote_name(one.column)} AS DOUBLE)" for i, one in enumerate(bounds)
     }
     here, cut = names("rows"), names("cut")
     made = {here: "count(*)"}

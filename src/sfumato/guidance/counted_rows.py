@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.dataclass import dataclass
 from sfumato.guidance.contribution_distribution import Names
 from sfumato.query.aggregates import Weights
-from sfumato.query.schema import Schema, quoted
+from sfumato.query.schema import Schema, quote_name
 
 if TYPE_CHECKING:
     from sfumato.api.table import Table
@@ -130,7 +130,7 @@ class Counting:
         if weights is None:
             known = made.end(if_all(there, one))
             return Records(known, f"{known} * {part}" if by_row else if_all(there, part), made)
-        weight = made.row(number_of(weights.column))
+        weight = made.row(to_double_sql(weights.column))
         size = f"{weight} / {double(float(weights.most))}"
         there.append(f"{weight} IS NOT NULL")
         known, light = (within(size, most) for most in (1 + BEYOND, 1.0))
@@ -180,8 +180,8 @@ class Counting:
 
     def _value(self, made: Columns, column: str) -> str:
         if self.schema[column].kind.numeric:
-            return made.row(number_of(column))
-        return quoted(column)
+            return made.row(to_double_sql(column))
+        return quote_name(column)
 
 
 def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequence[Columns]) -> Table[Any]:
@@ -194,12 +194,12 @@ def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequ
         A table with `in_group` and `in_all` (how many rows its unit has there, and in all), `in_groups` (in
         how many groups), and the columns.
     """
-    own, of_rows, of_pairs, ends = quoted(rows.unit), dict[str, str](), dict[str, str](), dict[str, str]()
+    own, of_rows, of_pairs, ends = quote_name(rows.unit), dict[str, str](), dict[str, str](), dict[str, str]()
     for one in columns:
         for found, more in ((of_rows, one.rows), (of_pairs, one.pairs), (ends, one.ends)):
             found |= {name: sql for sql, name in more.items()}
     group, everywhere, place, many = map(names, ("in_group", "in_all", "place", "in_groups"))
-    by = ", ".join(map(quoted, keys))
+    by = ", ".join(map(quote_name, keys))
     rows = rows.with_columns(**of_rows)
     if columns[0].of_pairs:
         pairs = rows.per_unit(*keys, **{group: "count(*)"}, **of_pairs)
@@ -217,9 +217,9 @@ def records(rows: Table[Any], keys: tuple[str, ...], names: Names, columns: Sequ
     return made.with_columns(**ends)
 
 
-def number_of(column: str) -> str:
+def to_double_sql(column: str) -> str:
     """Return SQL of a value as DOUBLE; NULL for NaN and for no number."""
-    value = f"try_cast({quoted(column)} AS DOUBLE)"
+    value = f"try_cast({quote_name(column)} AS DOUBLE)"
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END"
 
 
@@ -228,9 +228,9 @@ def if_all(there: Sequence[str], value: str) -> str:
     return f"CASE WHEN {' AND '.join(there)} THEN {value} ELSE 0.0 END" if there else value
 
 
-def within(value: str, most: float = 1.0) -> str:
+def within(value: str, maximum: float = 1.0) -> str:
     """Return SQL of a value clamped to the range from 0 to a number."""
-    return f"CASE WHEN {value} < 0 THEN 0.0 WHEN {value} > {most!r} THEN {most!r} ELSE {value} END"
+    return f"CASE WHEN {value} < 0 THEN 0.0 WHEN {value} > {maximum!r} THEN {maximum!r} ELSE {value} END"
 
 
 def double(number: float) -> str:

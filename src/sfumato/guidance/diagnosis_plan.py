@@ -40,7 +40,7 @@ from sfumato.query.aggregates import (
     proportion,
 )
 from sfumato.query.query import Query
-from sfumato.query.schema import Kind, quoted
+from sfumato.query.schema import Kind, quote_name
 from sfumato.transformations import UnitSum
 
 if TYPE_CHECKING:
@@ -90,24 +90,24 @@ class Diagnosis(Spelled):
             self.numbers(most)
             self.distinct(dict.fromkeys(self.request.distinct, most))
 
-    def shares(self, most: int) -> Plan | None:
+    def shares(self, limit: int) -> Plan | None:
         """Return the plan of the shares beyond limits and bounds, with a limit of rows of a unit."""
-        by_rows: dict[str, Any] = {"weight": self.names("rows"), "max_weight": most}
+        by_rows: dict[str, Any] = {"weight": self.names("rows"), "max_weight": limit}
         asked = {
             name: mean(name, lower=0, upper=1, **by_rows) if item.of_rows else proportion(name)
             for item in self.items
             for name in (item.output,)
         }
-        epsilon = self._of_shares * self._part(1)
+        epsilon = self._share_epsilon * self._part(1)
         return make_plan(one_row(self.people, asked), epsilon=epsilon) if asked else None
 
-    def numbers(self, most: int) -> tuple[Plan, ...]:
+    def numbers(self, limit: int) -> tuple[Plan, ...]:
         """Return the plans of the statistics from which shifts follow, with a limit of rows of a unit."""
         plans = []
         for table, names in self.tables:
-            asked = {name: self.request.asked[name].of_at_most(most, name) for name in names}
-            epsilon = self._of_shares * self._part(len(names))
-            query = table.bound(rows=most).agg(**asked).query
+            asked = {name: self.request.asked[name].with_row_limit(limit, name) for name in names}
+            epsilon = self._share_epsilon * self._part(len(names))
+            query = table.bound(rows=limit).agg(**asked).query
             plans.append(make_plan(query, epsilon=epsilon, noise="laplace"))
         return tuple(plans)
 
@@ -128,7 +128,7 @@ class Diagnosis(Spelled):
             larger = min(max(most[name], few), MAX_VALUES)
             for suffix, limit in (("few", few), ("most", larger)):
                 asked[f"{name}_{suffix}"] = count_distinct(name, values=limit, method=one.method)
-        epsilon = self._of_shares * self._part(len(asked))
+        epsilon = self._share_epsilon * self._part(len(asked))
         return make_plan(one_row(self.pairs(), asked), epsilon=epsilon) if asked else None
 
     @property
@@ -174,7 +174,7 @@ class Diagnosis(Spelled):
         return self.loss
 
     @property
-    def _of_shares(self) -> Fraction:
+    def _share_epsilon(self) -> Fraction:
         """The part of the diagnostics' epsilon for shares and shifts."""
         counted = OF_KEYS if self.matched is not None else 0
         return self.epsilon * (1 - OF_CONTRIBUTIONS - counted)
@@ -213,7 +213,7 @@ def diagnosis(table: Table[Any], plan: Plan, epsilon: Fraction) -> Diagnosis:
             "out, or query the table in a file"
         )
     bounds = tuple(_bounds(plan))
-    rows = table._rows_alone
+    rows = table._ungrouped
     names = Names.avoiding(*rows.schema)
     groups = query.public_keys
     number, keys, matched = names("group"), 0, None
@@ -272,7 +272,7 @@ def _table(rows: Table[Any], query: Query, request: ShiftQueries, names: tuple[s
 def _pair(query: Query, column: str) -> str:
     """Return SQL of a text for each pair of group and value; NULL without a value."""
     texts = []
-    for one in (*map(quoted, query.keys), quoted(column)):
+    for one in (*map(quote_name, query.keys), quote_name(column)):
         text = f"CAST({one} AS VARCHAR)"
         texts.append(f"coalesce(concat(length({text}), ':', {text}), '-')")
     return f"CASE WHEN {_valued(query, column)} IS NOT NULL THEN concat({', '.join(texts)}) ELSE NULL END"
@@ -280,7 +280,7 @@ def _pair(query: Query, column: str) -> str:
 
 def _valued(query: Query, column: str) -> str:
     """Return SQL of a value; NULL if it is NaN."""
-    value = quoted(column)
+    value = quote_name(column)
     real = query.schema[column].kind is Kind.REAL
     return f"CASE WHEN isnan({value}) THEN NULL ELSE {value} END" if real else value
 
@@ -288,7 +288,7 @@ def _valued(query: Query, column: str) -> str:
 def _items(query: Query, names: Names, bounds: tuple[Bound, ...]) -> list[tuple[Item, str]]:
     """Return the shares that diagnostics ask for, each with its SQL for a unit."""
     found = enumerate(_shares(query, names, bounds))
-    return [(item.called(names(f"share{i}")), expression) for i, (item, expression) in found]
+    return [(item.with_name(names(f"share{i}")), expression) for i, (item, expression) in found]
 
 
 def _shares(query: Query, names: Names, bounds: tuple[Bound, ...]) -> Iterator[tuple[Item, str]]:
@@ -325,7 +325,7 @@ def _bounds(plan: Plan) -> list[Bound]:
     return list(found)
 
 
-def share_of(budget: Fraction, share: object) -> Fraction:
+def read_share(budget: Fraction, share: object) -> Fraction:
     """Return the part of epsilon that `diagnostics=` takes.
 
     Raises:

@@ -55,7 +55,7 @@ class Item:
     distribution: str = ""
     output: str = ""
 
-    def called(self, output: str) -> Item:
+    def with_name(self, output: str) -> Item:
         """Return the share with the name of its released output."""
         return replace(self, output=output)
 
@@ -136,7 +136,9 @@ class Diagnostics(ResultTable, Owned):
         found = []
         for item in self._diagnosis.items:
             share, bar = row[item.output], min(bars[item.output], 1.0)
-            suggestion = _of_limit(item, distributions) if item.name else _of_bound(item, share, bar)
+            suggestion = (
+                _describe_limit(item, distributions) if item.name else _describe_bound(item, share, bar)
+            )
             found.append(Finding(item.limit, item.of, share, bar, suggestion))
         if self._matched is not None:
             found.append(self._unmatched(self._matched, confidence))
@@ -162,13 +164,13 @@ class Diagnostics(ResultTable, Owned):
         >>> [(one.output, one.relative) for one in visits.diagnose(epsilon=1).shifts()]
         [('n', True)]
         """
-        noisy = _noisy(self._drawn(confidence))
+        noisy = _noisy(self._draw_parts(confidence))
         return tuple(one.shift(noisy, confidence) for one in self._diagnosis.request.questions)
 
     @property
     def most_rows(self) -> int:
         """The largest number of rows with which a unit counts in the shares of rows."""
-        self._drawn(0.95)
+        self._draw_parts(0.95)
         return self._distributions["rows"].enough
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
@@ -238,7 +240,7 @@ class Diagnostics(ResultTable, Owned):
         (row,) = self._contributions.to_arrow().to_pylist()
         return distributions(self._diagnosis.contributions, row)
 
-    def _drawn(self, confidence: float) -> tuple[Release, ...]:
+    def _draw_parts(self, confidence: float) -> tuple[Release, ...]:
         """Return the released parts of the diagnostics, drawing each at most once, in one process."""
         if not self._done:
             self._check_home()
@@ -271,7 +273,7 @@ class Diagnostics(ResultTable, Owned):
 
     def _shares(self, confidence: float) -> tuple[dict[str, float], dict[str, float]]:
         """Return the noisy shares beyond limits and bounds, and their error bars."""
-        parts = self._drawn(confidence)
+        parts = self._draw_parts(confidence)
         if not self._diagnosis.items:
             return {}, {}
         (row,), (bars,) = (table.to_pylist() for table in (parts[0].to_arrow(), parts[0].errors(confidence)))
@@ -303,7 +305,7 @@ class Diagnostics(ResultTable, Owned):
         )
 
 
-def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
+def _describe_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
     found = distributions[item.distribution]
     if found.enough > item.most:
         return f"ask with {item.name}={found.enough}"
@@ -313,7 +315,7 @@ def _of_limit(item: Item, distributions: dict[str, Distribution]) -> str | None:
     return None
 
 
-def _of_bound(item: Item, share: float, bar: float) -> str | None:
+def _describe_bound(item: Item, share: float, bar: float) -> str | None:
     if share - bar <= SMALL:
         return None
     wider = "ask with a smaller lower" if item.limit.startswith("lower") else "pass a larger upper"

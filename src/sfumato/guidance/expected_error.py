@@ -101,7 +101,7 @@ class ExpectedOutputs:
                 slopes[atom] = slopes.get(atom, 0.0) + weight * slope
         noise = np.sqrt(squares)
         where = np.flatnonzero(~(bent <= BENT * noise))
-        noise[where] = self._drawn(e, exact, value, where)
+        noise[where] = self._simulate_error(e, exact, value, where)
         return Expected(value, self._choice(slopes, len(value)), noise)
 
     def exact(self, name: str) -> Floats:
@@ -123,7 +123,7 @@ class ExpectedOutputs:
                 total += (1 if one == other else 2) * slopes[one] * slopes[other] * moment
         return np.sqrt(np.maximum(total, 0.0))
 
-    def _drawn(
+    def _simulate_error(
         self, e: Estimate, exact: Mapping[str, Floats], value: Floats, where: NDArray[np.intp]
     ) -> Floats:
         """Return the root mean square error by noise, from draws, for groups where it is not linear."""
@@ -167,10 +167,10 @@ def _normal_places() -> Floats:
     return np.asarray(z / np.sqrt(np.mean(z**2)))
 
 
-def _curve(selection: GroupSelection, most: float) -> Callable[[Floats], Floats]:
+def _curve(selection: GroupSelection, maximum: float) -> Callable[[Floats], Floats]:
     """Return the probability that a group is shown as a function of its number of units, interpolated."""
     # Beyond all doubt: from there on a group is shown.
-    sure, top = 1, int(min(most, MAX_UNITS)) + 1
+    sure, top = 1, int(min(maximum, MAX_UNITS)) + 1
     while sure < top and selection.chance(sure) < 1 - 1e-12:
         sure *= 2
     sure = min(sure, top)
@@ -310,19 +310,19 @@ def per_width(plan: Plan, name: str) -> float:
         plan: of the release.
         name: of the aggregate.
     """
-    bounded = _bounded(plan, name)
+    bounded = _fill_bounds(plan, name)
     width = float(bounded.upper - bounded.lower)
     return plan.expected[name] / (width**2 / 2 if bounded.needs_squares else width)
 
 
 def with_bounds(plan: Plan, name: str, times: float) -> dict[str | None, float]:
     """Return a plan's expected errors by noise with the bounds of an aggregate so many times as wide."""
-    factor = times**2 if _bounded(plan, name).needs_squares else times
+    factor = times**2 if _fill_bounds(plan, name).needs_squares else times
     outputs = dict(plan.query.aggregates)[name].outputs(name)
     return {output: one * (factor if output in outputs else 1.0) for output, one in plan.expected.items()}
 
 
-def _bounded(plan: Plan, name: str) -> Any:
+def _fill_bounds(plan: Plan, name: str) -> Any:
     """Return the aggregate that has the bounds on which an expected error depends."""
     asked = dict(plan.query.aggregates)[name].each
     return asked.aggregate if isinstance(asked, Weighted) else asked

@@ -19,7 +19,7 @@ from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import LARGEST_MAGNITUDE, Aggregate, Automatic, InBins, Sum
 from sfumato.query.engine_protocol import Engine
 from sfumato.query.query import Query
-from sfumato.query.schema import Kind, Step, spelled
+from sfumato.query.schema import Kind, Step, format_name
 from sfumato.query.tables.combined_tables import per_unit
 from sfumato.query.tables.table_part import Part
 from sfumato.release.release import Release
@@ -82,12 +82,12 @@ class Histogram:
 DrawHistogram = Callable[[Floats, Fraction], Histogram]
 
 
-def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool = False) -> Floats:
+def ladder(magnitudes: tuple[Fraction, Fraction] | None, is_integer: bool, wide: bool = False) -> Floats:
     """Return the edges of the first histogram from which bounds are inferred: zero and powers of two.
 
     Args:
         magnitudes: the smallest and the largest that are known; None where nobody knows.
-        whole: whether values are whole numbers.
+        is_integer: whether values are whole numbers.
         wide: whether these may have more than 64 bits.
     """
     up: Floats
@@ -97,7 +97,7 @@ def ladder(magnitudes: tuple[Fraction, Fraction] | None, whole: bool, wide: bool
         powers = np.exp2(np.arange(math.ceil(math.log2(least)), math.floor(math.log2(most)) + 1.0))
         inside = powers[(powers > least * _APART) & (powers < most / _APART)]
         up = np.array([least, *inside, most], dtype=np.float64)
-    elif whole:
+    elif is_integer:
         up = np.exp2(np.arange(65, dtype=np.float64))
         if wide:
             up = np.append(up, np.exp2(np.arange(64.0 + _TOGETHER, 129.0, _TOGETHER)))
@@ -136,7 +136,7 @@ def find_bounds(
     else:
         up = _finer(edges[edges > 0], far)
         seen = draw(np.concatenate([-up[::-1], [0.0], up]), sum(PARTS[1:]) * rest)
-        low, high = _bounded(seen, 0.0, (lower, upper), noise, fixed, first)
+        low, high = _infer_both_sides(seen, 0.0, (lower, upper), noise, fixed, first)
     return max(low, float(edges[0])), min(high, float(edges[-1]))
 
 
@@ -177,7 +177,7 @@ def _close(
             even = np.linspace(low - width / 2, high + width / 2, bins + 1)
             around = np.unique(np.clip(np.concatenate([low - out, even, high + out]), edges[0], edges[-1]))
         else:
-            around = _divided(drawn[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
+            around = _divide_range(drawn[-1].edges, low - width / 2, high + width / 2, 2 * width / bins)
         if len(around) < bins:  # float64 has hardly any more between them
             break
         seen = draw(around, part)
@@ -187,10 +187,12 @@ def _close(
         # even that is there, they are as far as an earlier histogram had any, or all on one side.
         inside = any(side.last_run() for side in sides)
         if inside:
-            down, up = (_seen_before(drawn, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1))
+            down, up = (
+                _distance_in_last_histogram(drawn, centre, i, float(sides[i].edges[:2][-1])) for i in (0, 1)
+            )
             low, high = centre - down, centre + up
         before = drawn[-1] if len(drawn) > 1 else None
-        low, high = _bounded(seen, centre, (low, high), noise, fixed, before, inside)
+        low, high = _infer_both_sides(seen, centre, (low, high), noise, fixed, before, inside)
         drawn.append(seen)
         if high - low > width * _RESOLVED * 2 / bins:
             break
@@ -199,7 +201,7 @@ def _close(
     return (low, high) if low < high else reached
 
 
-def _seen_before(drawn: list[Histogram], centre: float, side: int, nearest: float) -> float:
+def _distance_in_last_histogram(drawn: list[Histogram], centre: float, side: int, nearest: float) -> float:
     """Return how far from a centre the last histogram with values on one side has them.
 
     In the bin that has the centre nothing is on either side.
@@ -225,7 +227,7 @@ def _finer(edges: Floats, far: float) -> Floats:
     return np.concatenate([*between, kept[-1:]])
 
 
-def _divided(edges: Floats, low: float, high: float, width: float) -> Floats:
+def _divide_range(edges: Floats, low: float, high: float, width: float) -> Floats:
     """Return the edges of a histogram whose bins divide those between two ends."""
     first = max(int(np.searchsorted(edges, low, side="right")) - 1, 0)
     last = min(int(np.searchsorted(edges, high)), len(edges) - 1)
@@ -254,7 +256,7 @@ def _reached(seen: Histogram) -> tuple[float, float]:
     return float(min(ends)), float(max(ends))
 
 
-def _bounded(
+def _infer_both_sides(
     seen: Histogram,
     centre: float,
     found: tuple[float, float],
@@ -305,10 +307,10 @@ class Values:
     magnitudes: tuple[Fraction, Fraction] | None
 
     @classmethod
-    def from_aggregate(cls, asked: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
+    def from_aggregate(cls, aggregate: Automatic, rows: int | None, beside: tuple[Automatic, ...]) -> Values:
         """Return the values that an aggregate with automatic bounds bounds."""
-        one, known = asked.placeholder, (asked.lower, asked.upper, asked.magnitudes)
-        by_rows = cls(asked.column, False, *known)
+        one, known = aggregate.placeholder, (aggregate.lower, aggregate.upper, aggregate.magnitudes)
+        by_rows = cls(aggregate.column, False, *known)
         if not isinstance(one, Sum) or one.per == "row":
             return by_rows
         shared = rows == 1 and one.per is None
@@ -316,7 +318,7 @@ class Values:
             cls.from_aggregate(a, rows, ()) == by_rows for a in beside if not isinstance(a.placeholder, Sum)
         ):
             return by_rows
-        return cls(asked.column, True, *known)
+        return cls(aggregate.column, True, *known)
 
     @property
     def fixed(self) -> tuple[float | None, float | None]:
@@ -380,7 +382,7 @@ class ValueHistograms:
         name = "total"
         while name.casefold() in {other.casefold() for other in self.query.schema}:
             name += "_"
-        totals = per_unit(self.part, self.query.keys, {name: f"sum({spelled(column)})"})
+        totals = per_unit(self.part, self.query.keys, {name: f"sum({format_name(column)})"})
         return self.engine.combined(totals), (), name
 
     def plan(self, edges: Floats, epsilon: Fraction) -> Plan:
@@ -417,7 +419,9 @@ def open_values(aggregates: Aggregates, rows: int | None) -> dict[str, Values]:
     return {name: Values.from_aggregate(a, rows, tuple(automatic.values())) for name, a in automatic.items()}
 
 
-def bounded(aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fraction]]) -> Aggregates:
+def apply_inferred_bounds(
+    aggregates: Aggregates, bounds: Mapping[str, tuple[Fraction, Fraction]]
+) -> Aggregates:
     """Return aggregates with inferred bounds in place of automatic ones, as far as they are known."""
     return tuple(
         (name, a.bounded(*bounds[name]) if isinstance(a, Automatic) and name in bounds else a)
@@ -453,7 +457,7 @@ def check_preliminary(engine: Engine[Any]) -> None:
     Raises:
         RefusalError: it is one.
     """
-    if not engine.looks_first:
+    if not engine.has_local_rows:
         raise RefusalError(
             f"{engine.name}: 'auto' bounds and limits need a preliminary query of the rows, but a "
             "pipeline has no rows yet. Give numbers, or release from a table opened with sf.scan"

@@ -35,7 +35,7 @@ from sfumato.plan.planning import make_plan
 from sfumato.query.aggregates import count_distinct
 from sfumato.query.inferred_parameters import Found
 from sfumato.query.query import Query
-from sfumato.query.schema import quoted
+from sfumato.query.schema import quote_name
 from sfumato.release.release import Release
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ContributionQuery:
         found = distributions(self.contributions, row)
         number = float(self.number)
         if "groups" in found and self.counted is None:
-            found["groups"] = found["groups"].of_at_most(self.number)
+            found["groups"] = found["groups"].with_upper_bound(self.number)
         if self.counted is not None:
             table, plan = self.counted
             (count,) = _drawn(plan, table, words).values()
@@ -98,7 +98,7 @@ def contribution_query(
     Raises:
         BudgetError: the budget is too small for any noise.
     """
-    rows, groups, number, counted = table._rows_alone, query.public_keys, 1, None
+    rows, groups, number, counted = table._ungrouped, query.public_keys, 1, None
     names, part = Names.avoiding(*rows.schema), epsilon
     if isinstance(groups, pa.Table):
         number = max(groups.num_rows, 1)
@@ -106,7 +106,7 @@ def contribution_query(
     elif query.keys:
         part = epsilon * (1 - _OF_GROUPS)
         texts = " || chr(31) || ".join(
-            f"coalesce(CAST({quoted(key)} AS VARCHAR), chr(30))" for key in query.keys
+            f"coalesce(CAST({quote_name(key)} AS VARCHAR), chr(30))" for key in query.keys
         )
         keyed = rows.with_columns(**{names("key"): texts})
         counting = one_row(keyed, {names("key"): count_distinct(names("key"), values=1)})
@@ -148,14 +148,16 @@ class LimitInference:
         start = query.max_groups or 1, query.max_rows
         seen = self.preliminary.draw(words)
         groups, rows = best_limits(
-            seen, lambda *limits: plan(limited(query, limits)), start, self.free, self.most
+            seen, lambda *limits: plan(apply_limits(query, limits)), start, self.free, self.most
         )
         value = {n: v for n, v, free in zip(NAMES, (groups, rows), self.free, strict=True) if free}
         what = f"limits of each {query.unit}" if len(value) > 1 else f"limit of each {query.unit}"
         of_groups, of_rows = seen.lost(groups, rows)
         # Where units' rows in a group are not looked at, nobody knows how many are left out of those.
         left_out = ("units' groups", of_groups) if seen.fullest is None else ("rows", of_rows)
-        return limited(query, (groups, rows)), Found.from_plans(what, value, self.preliminary.plans, left_out)
+        return apply_limits(query, (groups, rows)), Found.from_plans(
+            what, value, self.preliminary.plans, left_out
+        )
 
 
 def limit_inference(table: Table[Any], query: Query, epsilon: Fraction) -> LimitInference | None:
@@ -178,13 +180,13 @@ def limit_inference(table: Table[Any], query: Query, epsilon: Fraction) -> Limit
 
 def max_limits(table: Table[Any], query: Query) -> tuple[int, int]:
     """Return the largest limits of groups and rows that may be inferred."""
-    groups, rows = table._most_limits
+    groups, rows = table._max_limits
     if isinstance(query.public_keys, pa.Table):
         groups = min(groups, max(query.public_keys.num_rows, 1))
     return min(groups, LIMITS[-1]), min(rows, LIMITS[-1])
 
 
-def limited(query: Query, limits: Limits) -> Query:
+def apply_limits(query: Query, limits: Limits) -> Query:
     """Return a query with limits of groups and rows, unless it limits all rows of a unit together."""
     again = replace(query, series=None, totals=None)
     if query.total_rows is not None:
@@ -197,8 +199,8 @@ def best_limits(
     seen: EstimatedUnits,
     plan: Callable[[int, int | None], Plan],
     start: Limits,
-    free: tuple[bool, bool],
-    most: tuple[int, int],
+    open_limits: tuple[bool, bool],
+    max_limits: tuple[int, int],
 ) -> Limits:
     """Return the limits of groups and rows with the smallest expected error.
 
@@ -206,8 +208,8 @@ def best_limits(
         seen: what units contribute.
         plan: what would be done with limits.
         start: limits to start from; those that are not free stay.
-        free: whether each limit is to be found.
-        most: the largest that each may be.
+        open_limits: whether each limit is to be found.
+        max_limits: the largest that each may be.
     """
     known: dict[Limits, float] = {}
 
@@ -221,8 +223,8 @@ def best_limits(
     found = start
     for _ in range(2):  # each given the other one
         for place in (0, 1):
-            if free[place]:
-                found = min(_tried(found, place, most[place], cost), key=cost)
+            if open_limits[place]:
+                found = min(_tried(found, place, max_limits[place], cost), key=cost)
     return found
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, TextCard
-from sfumato.display.pictures import checked_picture, save
+from sfumato.display.pictures import check_picture, save
 from sfumato.display.result_table import ResultTable
 from sfumato.errors import ParameterError, nearest
 from sfumato.measurements.int128_array import arrow_column
@@ -112,7 +112,7 @@ def heat_map(
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
-    target = checked_picture(path)
+    target = check_picture(path)
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

@@ -19,7 +19,7 @@ from sfumato.guidance.inferred_bounds import (
     Aggregates,
     ValueHistograms,
     Values,
-    bounded,
+    apply_inferred_bounds,
     check_preliminary,
     find_bounds,
     open_values,
@@ -66,7 +66,7 @@ class PreliminaryBudget:
     charge_answer: Callable[[Plan], None]
 
 
-def of_epsilon(
+def budget_from_epsilon(
     whole: Fraction,
     beside: Fraction,
     auto_share: object,
@@ -101,7 +101,7 @@ def of_epsilon(
     return PreliminaryBudget(preliminary, answer, begin, take, lambda plan: take([plan]))
 
 
-def of_share(
+def budget_from_share(
     query: Query,
     budget: Budget | None,
     share: Number,
@@ -147,10 +147,10 @@ def of_share(
     )
 
 
-def _part(given: object) -> Fraction:
-    share = as_written(given, "auto_share")
+def _part(value: object) -> Fraction:
+    share = as_written(value, "auto_share")
     if not Fraction(1, 1000) <= share <= Fraction(9, 10):
-        raise ParameterError("auto_share", given, "from 0.001 to 0.9, the part of epsilon for finding bounds")
+        raise ParameterError("auto_share", value, "from 0.001 to 0.9, the part of epsilon for finding bounds")
     return share
 
 
@@ -244,7 +244,9 @@ class AutomaticQuery:
         for value, histograms in queries.items():
             noise = max(per_width(trial, name) for name, other in values.items() if other == value)
             found[value] = self._found(value, histograms, each, noise, budget.charge_query)
-        asked = bounded(self.aggregates, {name: found[value][0] for name, value in values.items()})
+        asked = apply_inferred_bounds(
+            self.aggregates, {name: found[value][0] for name, value in values.items()}
+        )
         inferred += tuple(one_found for _, one_found in found.values())
         spent = sum((f.epsilon for f in inferred), Fraction(0))
         plan = check(budget.answer(replace(query, aggregates=asked, series=None, totals=None), spent))

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Rows, Sentences, TextCard
-from sfumato.display.pictures import checked_picture, save
+from sfumato.display.pictures import check_picture, save
 from sfumato.display.result_table import ResultTable
 from sfumato.errors import BudgetError, ParameterError, QueryError, RefusalError, nearest
 from sfumato.exact import as_fraction, positive_int
 from sfumato.guidance.expected_error import chance_shown
-from sfumato.guidance.simulated_groups import FEW, MANY, SimulatedGroups, bars, powers_of
+from sfumato.guidance.simulated_groups import FEW, MANY, SimulatedGroups, bars, fit_powers
 from sfumato.plan.plan import Plan
 from sfumato.plan.planning import make_plan
 from sfumato.query.engine_protocol import Engine
@@ -102,13 +102,13 @@ class Preview(TextCard, ResultTable):
         return self._card().text().partition("\n\n")[2]
 
 
-def plans_of(query: Query, epsilon: Any, options: Mapping[str, Any]) -> list[Plan]:
+def list_plans(query: Query, epsilon: Any, options: Mapping[str, Any]) -> list[Plan]:
     """Return the plans that a preview compares: one for each epsilon."""
     budgets = list(epsilon) if isinstance(epsilon, (list, tuple, np.ndarray)) else [epsilon]
     return [make_plan(query, epsilon=one, **options) for one in budgets]
 
 
-def previewed(
+def make_preview(
     query: Query,
     engine: Engine[Any],
     plans: Sequence[Plan],
@@ -130,7 +130,7 @@ def previewed(
     taken = {"epsilon", "units", "shown"} & {name.casefold() for name in query.output_names}
     if taken:
         raise QueryError(f"preview: {taken.pop()!r} is a column of the preview. Give the output another name")
-    powers = powers_of(query, means)
+    powers = fit_powers(query, means)
     columns: dict[str, list[Any]] = {"epsilon": [], "units": [], "shown": []}
     for name in query.output_names:
         columns |= {name: [], f"{name}_error": []}
@@ -180,7 +180,7 @@ def smallest_epsilon(
         if goal <= 0:
             raise ParameterError(name, goal, "a half-width above 0")
 
-    powers = powers_of(query, means)
+    powers = fit_powers(query, means)
 
     def reached(epsilon: float) -> tuple[bool, str]:
         try:
@@ -322,7 +322,7 @@ def draw(preview: Preview, path: str | Path) -> None:
         ParameterError: the path is not admissible.
         EngineError: matplotlib is not installed.
     """
-    target = checked_picture(path)
+    target = check_picture(path)
     from matplotlib.figure import Figure
 
     table = preview.table.to_pylist()

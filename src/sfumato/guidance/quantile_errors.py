@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.dataclass import dataclass
 from sfumato.guidance.expected_error import PLACES, Expected
-from sfumato.guidance.simulated_groups import name_of
+from sfumato.guidance.simulated_groups import find_aggregate_name
 from sfumato.guidance.unit_contributions import Column, Contributed, Ranked, ValuesCounted
 from sfumato.noise import SeededWords
 from sfumato.noise.law_tails import Floats
@@ -32,7 +32,7 @@ CHOSEN_GROUPS, CHOSEN = 50, 1_000
 _ROUNDED = 1e-12
 
 
-def quantile_of(values: ValuesCounted, counted: Floats, ranks: Floats | float) -> Floats:
+def find_quantiles(values: ValuesCounted, counted: Floats, ranks: Floats | float) -> Floats:
     """Return the quantile of each group: its smallest value up to which a share of the rows is.
 
     Args:
@@ -66,23 +66,23 @@ class ExpectedQuantiles:
     found: Contributed
     counts: Mapping[str, Floats]
 
-    def expected(self, asked: Sequence[Estimate]) -> dict[str, Expected]:
+    def expected(self, estimates: Sequence[Estimate]) -> dict[str, Expected]:
         """Return the expected value and errors of each quantile.
 
         The value is that of what is expected of rows, within bounds; noise is seen in some hundred releases
         that are drawn, in each of which all is as in a release. Of places that are chosen in many groups it
         is that of a law of ranks, so many times as large as it is in those groups that are drawn.
         """
-        drawn = self._drawn(asked)
+        drawn = self._draw_quantiles(estimates)
         found = {}
-        for e in asked:
+        for e in estimates:
             values, at = self._values(e.name)
             counted, variances = values.expected[at], values.variances[at]
 
             def bounded(
                 ranks: Floats | float, e: Estimate = e, values: Any = values, counted: Any = counted
             ) -> Floats:
-                return np.clip(quantile_of(values, counted, ranks), e.lower, e.upper)
+                return np.clip(find_quantiles(values, counted, ranks), e.lower, e.upper)
 
             value = bounded(e.rank)
             empty = np.isnan(value)
@@ -115,7 +115,7 @@ class ExpectedQuantiles:
         squares = np.zeros(len(value))
         for place in _laplace_places():
             rank = e.rank + place * self.plan.expected[e.name] / total
-            moved = np.clip(quantile_of(values, counted, rank), e.lower, e.upper)
+            moved = np.clip(find_quantiles(values, counted, rank), e.lower, e.upper)
             # Beyond all values one place is as good as another, up to the bound.
             moved = np.where(
                 rank < 0, (e.lower + moved) / 2, np.where(rank > 1, (moved + e.upper) / 2, moved)
@@ -125,7 +125,7 @@ class ExpectedQuantiles:
 
     def _values(self, output: str) -> tuple[ValuesCounted, int]:
         """Return the values that a quantile is of, and the place of the plan's limits among their counts."""
-        column = dict(self.plan.query.aggregates)[name_of(self.plan.query, output)].columns[0]
+        column = dict(self.plan.query.aggregates)[find_aggregate_name(self.plan.query, output)].columns[0]
         ranked = next(one for one in self.found.ranked if one.column.name == column)
         return self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
 
@@ -143,10 +143,10 @@ class ExpectedQuantiles:
         total = summed(counted)
         return np.asarray(np.sqrt(summed(variances * below**2)) / np.where(total > 0, total, 1.0))
 
-    def _drawn(self, asked: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
+    def _draw_quantiles(self, estimates: Sequence[Estimate]) -> dict[str, NDArray[np.float64]]:
         """Return noisy quantiles of many draws, of shape (draws, groups); NaN for groups not drawn."""
         batch, all_groups = self._batch(), self.found.groups
-        alone = not self.plan.measurement.at_once and all(isinstance(e, ChosenQuantile) for e in asked)
+        alone = not self.plan.measurement.at_once and all(isinstance(e, ChosenQuantile) for e in estimates)
         at = np.flatnonzero(self._seen) if alone and all_groups > CHOSEN_GROUPS else np.arange(all_groups)
         batch, groups = batch.take(pa.array(at)), max(len(at), 1)
         if self.plan.measurement.choices:
@@ -161,10 +161,10 @@ class ExpectedQuantiles:
             measurement = replace(measurement, noise=noise)
         batch = batch.take(pa.array(np.tile(np.arange(batch.num_rows), each)))
         words = SeededWords(0)
-        found: dict[str, list[Floats]] = {e.name: [] for e in asked}
+        found: dict[str, list[Floats]] = {e.name: [] for e in estimates}
         for _ in range(-(-draws // each)):
             numbers = measurement.draw(batch, words).numbers
-            for e in asked:
+            for e in estimates:
                 found[e.name].append(e.value(numbers).reshape(each, -1))
 
         def placed(values: list[Floats]) -> NDArray[np.float64]:
@@ -182,14 +182,14 @@ class ExpectedQuantiles:
         for statistic in sorted(measurement.statistics, key=lambda s: s.listed):
             for name in statistic.names:
                 if isinstance(statistic, QuantileTree | Leaves):
-                    columns.append(self._leaves(statistic))
+                    columns.append(self._read_leaf_counts(statistic))
                     continue
                 # Others than the counts beside quantiles change nothing in them, and may be too large.
                 steps = np.rint(self.counts.get(name, np.zeros(groups)) / float(self.plan.steps[name]))
                 columns.append(pa.array(np.clip(steps, -(2.0**62), 2.0**62).astype(np.int64)))
         return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
 
-    def _leaves(self, statistic: QuantileTree | Leaves) -> pa.Array:
+    def _read_leaf_counts(self, statistic: QuantileTree | Leaves) -> pa.Array:
         """Return the counts of a quantile tree's leaves, or of candidates, as lists."""
         ranked = next(one for one in self.found.ranked if one.column.name == statistic.column)
         values, at = self.found.ranked[ranked], ranked.limits.index((self.share, self.plan.query.rows))
@@ -227,15 +227,15 @@ def ranked_columns(queries: Sequence[tuple[int, Query]], columns: Sequence[Colum
     return tuple(Ranked(one, tuple(limits[one.name])) for one in columns if one.name in limits)
 
 
-def exact_quantiles(query: Query, found: Contributed) -> dict[str, Floats]:
+def exact_quantiles(query: Query, contributed: Contributed) -> dict[str, Floats]:
     """Return the exact quantiles of each group without limits and bounds; NaN if a group has none."""
     outputs = {}
-    by_column = {one.column.name: values for one, values in found.ranked.items()}
+    by_column = {one.column.name: values for one, values in contributed.ranked.items()}
     for name, aggregate in query.measured:
         if isinstance(aggregate, Quantiles):
             values = by_column[aggregate.column]
             for output, rank in zip(aggregate.outputs(name), aggregate.ranks, strict=True):
-                outputs[output] = quantile_of(values, values.rows, rank)
+                outputs[output] = find_quantiles(values, values.rows, rank)
     return outputs
 
 

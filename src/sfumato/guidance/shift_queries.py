@@ -23,7 +23,7 @@ from sfumato.guidance.counted_rows import (
     Records,
     double,
     if_all,
-    number_of,
+    to_double_sql,
 )
 from sfumato.guidance.shifts import (
     ZERO,
@@ -32,11 +32,11 @@ from sfumato.guidance.shifts import (
     ShiftFormula,
     bases,
     basis,
+    divide_intervals,
     linear,
-    part_of,
+    make_shift_formula,
     quantile,
     shares,
-    sides,
     statistic,
 )
 from sfumato.noise.noise_sums import Interval
@@ -64,9 +64,9 @@ from sfumato.query.aggregates import (
     vector_sum,
 )
 from sfumato.query.aggregates.stratified_proportion import LimitEstimate, StandardErrorEstimate
-from sfumato.query.schema import Kind, quoted
+from sfumato.query.schema import Kind, quote_name
 from sfumato.transformations import Edges, UnitSum
-from sfumato.transformations.grid import exponent_of
+from sfumato.transformations.grid import get_exponent
 
 MAX_PLACES = 250  # between which quantiles are looked for, if values are whole numbers
 PLACES = 80  # within the bounds, if they are not
@@ -89,11 +89,11 @@ class ShiftAggregate:
     vector: tuple[str, ...] = ()
     aggregate: Aggregate | None = None
 
-    def of_at_most(self, most: int, name: str) -> Aggregate:
+    def with_row_limit(self, limit: int, name: str) -> Aggregate:
         """Return the aggregate of a shift, with a limit of rows of a unit."""
         if self.aggregate is not None:
             return self.aggregate
-        return vector_sum(name, length=len(self.vector), bound=most, norm="l1")
+        return vector_sum(name, length=len(self.vector), bound=limit, norm="l1")
 
 
 @dataclass
@@ -126,7 +126,7 @@ class ShiftQueries:
             if isinstance(aggregate, Derived) and any(
                 one in known or one in self.left for one in aggregate.inputs
             ):
-                made = self._derived(name, aggregate, known)
+                made = self._derive_shift(name, aggregate, known)
                 self.questions += [] if made is None else [made]
                 self.left += aggregate.outputs(name) if made is None else []
 
@@ -141,11 +141,11 @@ class ShiftQueries:
         self.questions = [one for one in self.questions if one not in lost]
 
     @staticmethod
-    def numbers(name: str, asked: ShiftAggregate) -> tuple[str, ...]:
+    def numbers(name: str, aggregate: ShiftAggregate) -> tuple[str, ...]:
         """Return the names of the noisy values that a query of a shift releases."""
-        if asked.aggregate is not None:
-            return asked.aggregate.outputs(name)
-        return tuple(f"{name}[{i}]" for i in range(len(asked.vector)))
+        if aggregate.aggregate is not None:
+            return aggregate.aggregate.outputs(name)
+        return tuple(f"{name}[{i}]" for i in range(len(aggregate.vector)))
 
     def _may_shift(self, aggregate: Aggregate) -> bool:
         """Whether limits or bounds may shift an output, so that queries are needed."""
@@ -179,13 +179,13 @@ class ShiftQueries:
         if not by_row:
             ((column, low, high),) = of.bounds
             made = Columns(self.names, True)
-            number = made.row(number_of(column))
+            number = made.row(to_double_sql(column))
             records, share = self.made.once(made, made.pair(f"count({number})"))
             value = made.pair(f"sum({number})")
             return [self._sum(name, records, Column(value, float(low), float(high), binds, share(value)))]
         records = self.made.rows([c for c, _, _ in of.bounds], weights, True)
         blocks = [
-            Column(records.columns.row(number_of(c)), float(low), float(high), binds)
+            Column(records.columns.row(to_double_sql(c)), float(low), float(high), binds)
             for c, low, high in of.bounds
         ]
         if isinstance(of, Sum):
@@ -198,12 +198,12 @@ class ShiftQueries:
         """Add a query of a vector for shifts; return the names of its entries."""
         return self._request(ShiftAggregate(columns, tuple(entries)))
 
-    def _request(self, asked: ShiftAggregate) -> tuple[str, ...]:
-        name = next((name for name, one in self.asked.items() if one == asked), None)
+    def _request(self, aggregate: ShiftAggregate) -> tuple[str, ...]:
+        name = next((name for name, one in self.asked.items() if one == aggregate), None)
         if name is None:
             name = self.names(f"asked{len(self.asked)}")
-            self.asked[name] = asked
-        return self.numbers(name, asked)
+            self.asked[name] = aggregate
+        return self.numbers(name, aggregate)
 
     # What follows for each aggregate.
 
@@ -211,7 +211,7 @@ class ShiftQueries:
         kept, lost = self._vector(records.columns, [records.kept, records.lost])
         return linear(name, {kept: records.unit}, {kept: records.unit, lost: records.unit})
 
-    def _expanded(
+    def _expand(
         self, records: Records, columns: Sequence[Column], places: Sequence[tuple[int, ...]]
     ) -> dict[tuple[bool, tuple[int, ...]], tuple[Basis, tuple[str, ...]]]:
         """Add queries of what counts with limits and without, by basis functions of the values."""
@@ -231,7 +231,7 @@ class ShiftQueries:
         return found
 
     def _sum(self, name: str, records: Records, column: Column) -> ShiftFormula:
-        made, both = self._expanded(records, [column], [(0,)]), []
+        made, both = self._expand(records, [column], [(0,)]), []
         for limited in (True, False):
             low, width = column.scale(limited)
             above, below = made[limited, (0,)][1]
@@ -239,11 +239,11 @@ class ShiftQueries:
         return linear(name, *both)
 
     def _moments(
-        self, outputs: Sequence[str], of: Aggregate, records: Records, columns: Sequence[Column]
+        self, outputs: Sequence[str], aggregate: Aggregate, records: Records, columns: Sequence[Column]
     ) -> list[ShiftFormula]:
         """Add queries of the means and products from which the shifts of an aggregate follow."""
-        places = bases(of, len(columns))
-        made = self._expanded(records, columns, places)
+        places = bases(aggregate, len(columns))
+        made = self._expand(records, columns, places)
         sums: tuple[list[Mapping[str, float]], ...] = ([], [])
         places_of: dict[tuple[int, ...], int] = {}
         for one in places:
@@ -262,17 +262,17 @@ class ShiftQueries:
         def side(at: Sequence[Interval], limited: bool, k: int) -> Interval:
             def signed(*key: int) -> Interval:  # from -1 to 1
                 place = places_of[key]
-                return part_of(at[place], at[place + 1]).scaled(2).shifted(-1)
+                return divide_intervals(at[place], at[place + 1]).scaled(2).shifted(-1)
 
             scales = [column.scale(limited) for column in columns]
             products = {(one[0], one[-1]): signed(*one, -1) for one in places if (*one, -1) in places_of}
-            return statistic(of, scales, [signed(i) for i in range(len(columns))], products, k)
+            return statistic(aggregate, scales, [signed(i) for i in range(len(columns))], products, k)
 
-        return [sides(output, sums, partial(side, k=k)) for k, output in enumerate(outputs)]
+        return [make_shift_formula(output, sums, partial(side, k=k)) for k, output in enumerate(outputs)]
 
-    def _in_bins(self, of: InBins, records: Records) -> list[tuple[str, str]]:
+    def _in_bins(self, aggregate: InBins, records: Records) -> list[tuple[str, str]]:
         """Add queries of what counts and what does not in each bin; return the names of both."""
-        plain = replace(of, per="row", shares=False)
+        plain = replace(aggregate, per="row", shares=False)
         both = (records.columns.end(sql) for sql in (records.kept, records.lost))
         kept, lost = (
             self._request(ShiftAggregate(records.columns, (), Weighted(plain, Weights(one, Fraction(1)))))
@@ -280,27 +280,27 @@ class ShiftQueries:
         )
         return list(zip(kept, lost, strict=True))
 
-    def _bins(self, name: str, of: InBins, records: Records) -> list[ShiftFormula]:
-        outputs, unit = of.outputs(name), records.unit
-        if isinstance(of, Stratified):
-            return self._strata(name, of, records)
-        found = self._in_bins(of, records)
-        if of.shares:
+    def _bins(self, name: str, aggregate: InBins, records: Records) -> list[ShiftFormula]:
+        outputs, unit = aggregate.outputs(name), records.unit
+        if isinstance(aggregate, Stratified):
+            return self._strata(name, aggregate, records)
+        found = self._in_bins(aggregate, records)
+        if aggregate.shares:
             kept = [one for one, _ in found]
             return [shares(output, kept, found, j) for j, output in enumerate(outputs)]
         both = zip(outputs, found, strict=True)
         return [linear(output, {kept: unit}, {kept: unit, lost: unit}) for output, (kept, lost) in both]
 
-    def _strata(self, name: str, of: Stratified, records: Records) -> list[ShiftFormula]:
+    def _strata(self, name: str, aggregate: Stratified, records: Records) -> list[ShiftFormula]:
         """Return the shifts of a stratified proportion, its standard error and its interval."""
-        assert of.design is not None
-        strata, made, answer = of.design, records.columns, quoted(of.answer)
+        assert aggregate.design is not None
+        strata, made, answer = aggregate.design, records.columns, quote_name(aggregate.answer)
         yes = replace(
             records,
             known=made.end(if_all([answer], records.known)),
             kept=made.end(if_all([answer], records.kept)),
         )
-        bins = InBins(of.column, of.bins, of.suffixes, "row")
+        bins = InBins(aggregate.column, aggregate.bins, aggregate.suffixes, "row")
         found = self._in_bins(bins, yes)
         proportion = linear(
             name,
@@ -314,30 +314,34 @@ class ShiftQueries:
             for few in (1, 2)
         ]
         estimates = {one.name: one for one in self.plan.requirements.estimates}
-        error, *ends = (estimates[output] for output in of.outputs(name)[1:])
+        error, *ends = (estimates[output] for output in aggregate.outputs(name)[1:])
         noise = NoisyNumbers({}, {}, self.plan.laws, self.plan.steps, noise=self.plan.measurement.noise)
         assert isinstance(error, StandardErrorEstimate)
 
         def of_error(at: Sequence[Interval], _: bool) -> Interval:
-            return error.of_shares(at, noise)
+            return error.interval_from_shares(at, noise)
 
         def of_end(at: Sequence[Interval], _: bool, end: LimitEstimate) -> Interval:
             return at[0].clipped(0, 1).map(partial(end.end, numbers=noise))
 
         limited, without, _ = proportion.sums
-        questions = [proportion, sides(error.name, in_strata, of_error)]
+        questions = [proportion, make_shift_formula(error.name, in_strata, of_error)]
         for one in ends:
             assert isinstance(one, LimitEstimate)
-            questions.append(sides(one.name, [[limited], [without]], partial(of_end, end=one)))
+            questions.append(make_shift_formula(one.name, [[limited], [without]], partial(of_end, end=one)))
         return questions
 
-    def _quantiles(self, name: str, of: Quantiles) -> list[ShiftFormula]:
+    def _quantiles(self, name: str, aggregate: Quantiles) -> list[ShiftFormula]:
         """Return the shifts of quantiles, with queries of the numbers of values between many places."""
-        column = Column("", float(of.lower), float(of.upper), of.clamps(self.query.schema))
+        column = Column(
+            "", float(aggregate.lower), float(aggregate.upper), aggregate.clamps(self.query.schema)
+        )
         low, width = column.scale(False)
-        edges, places = self._places(of, low, low + width)
-        records = self.made.rows([of.column], None)
-        bins = InBins(of.column, Edges(edges, True, True), tuple(map(str, range(len(edges) + 1))), "row")
+        edges, places = self._places(aggregate, low, low + width)
+        records = self.made.rows([aggregate.column], None)
+        bins = InBins(
+            aggregate.column, Edges(edges, True, True), tuple(map(str, range(len(edges) + 1))), "row"
+        )
         found = self._in_bins(bins, records)
 
         def sums(rank: float, few: int) -> list[Mapping[str, float]]:
@@ -350,57 +354,59 @@ class ShiftQueries:
             value = quantile(at, places)
             return value.clipped(column.lower, column.upper) if limited else value
 
-        made = zip(of.outputs(name), of.ranks, strict=True)
-        return [sides(output, [sums(rank, 1), sums(rank, 2)], of_rank) for output, rank in made]
+        made = zip(aggregate.outputs(name), aggregate.ranks, strict=True)
+        return [make_shift_formula(output, [sums(rank, 1), sums(rank, 2)], of_rank) for output, rank in made]
 
     def _places(
-        self, of: Quantiles, low: float, high: float
+        self, aggregate: Quantiles, low: float, high: float
     ) -> tuple[tuple[float, ...], list[tuple[float, float]]]:
         """Return the bins from whose counts the shift of a quantile follows, and the values in each."""
-        whole = self.query.schema[of.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
+        whole = self.query.schema[aggregate.column].kind in (Kind.INTEGER, Kind.BOOLEAN)
         values = range(math.ceil(low), math.floor(high) + 1)
         if whole and 0 < len(values) <= MAX_PLACES:
             edges = [value - 0.5 for value in (*values, values.stop)]
             inside = [(float(value), float(value)) for value in values]
         else:
-            count = round(PLACES * (high - low) / float(of.upper - of.lower))
+            count = round(PLACES * (high - low) / float(aggregate.upper - aggregate.lower))
             edges = [low + i * (high - low) / count for i in range(count + 1)]
             inside = list(pairwise(edges))
         return tuple(edges), [(low, low), *inside, (high, high)]
 
-    def _vectors(self, name: str, of: VectorSum, by_row: bool) -> list[ShiftFormula]:
+    def _vectors(self, name: str, aggregate: VectorSum, by_row: bool) -> list[ShiftFormula]:
         """Return the shifts of the lengths of vectors, and add the queries that they need."""
-        made, bound = Columns(self.names, not by_row), float(of.bound)
-        vector, norm = quoted(of.column), f"{of.length}, '{of.norm}'"
+        made, bound = Columns(self.names, not by_row), float(aggregate.bound)
+        vector, norm = quote_name(aggregate.column), f"{aggregate.length}, '{aggregate.norm}'"
         if by_row:
             size = made.row(f"vector_norm({vector}, {norm})")
             there = made.row(f"CASE WHEN {size} IS NOT NULL THEN 1.0 ELSE 0.0 END")
             records = Records(there, f"{there} * {made.end(self.made.part())}", made)
             column = Column(size, 0.0, bound)
         else:
-            exponent = exponent_of(of.bound) - STEPS
-            steps = made.row(f"vector_steps({vector}, {of.length}, {exponent})")
+            exponent = get_exponent(aggregate.bound) - STEPS
+            steps = made.row(f"vector_steps({vector}, {aggregate.length}, {exponent})")
             records, share = self.made.once(made, made.pair(f"count({steps})"))
             total = made.pair(f"sum({steps})")
             size = made.end(f"vector_norm({total}, {norm}) * {double(2.0**exponent)}")
             column = Column(size, 0.0, bound, limited=share(size))
-        if isinstance(of, VectorMean):
-            like = Mean("", Fraction(0), of.bound)
+        if isinstance(aggregate, VectorMean):
+            like = Mean("", Fraction(0), aggregate.bound)
             return [
                 replace(one, relative=True, of="length")
                 for one in self._moments([name], like, records, [column])
             ]
         return [replace(self._sum(name, records, column), of="length")]
 
-    def _distinct(self, name: str, of: CountDistinct) -> ShiftFormula:
+    def _distinct(self, name: str, aggregate: CountDistinct) -> ShiftFormula:
         here = self.names(f"distinct{len(self.distinct)}")
-        self.distinct[here] = of
+        self.distinct[here] = aggregate
         few, most = f"{here}_few", f"{here}_most"
         return replace(linear(name, {few: 1.0}, {most: 1.0}), against=ENOUGH)
 
-    def _derived(self, name: str, of: Derived, known: dict[str, ShiftFormula]) -> ShiftFormula | None:
+    def _derive_shift(
+        self, name: str, aggregate: Derived, known: dict[str, ShiftFormula]
+    ) -> ShiftFormula | None:
         """Return the shift of a derived output, if all of its parts have one."""
-        top, bottom = of.fraction
+        top, bottom = aggregate.fraction
         needed = dict.fromkeys(one for one, _ in (*top.terms, *bottom.terms))
         if not bottom.terms:
             needed = dict.fromkeys(one for one in needed if one in known or one in self.left)

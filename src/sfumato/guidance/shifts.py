@@ -171,7 +171,7 @@ def linear(output: str, limited: Weights, without: Weights) -> ShiftFormula:
     return ShiftFormula(output, (limited, without, moved), lambda sums: Ends(*sums), True)
 
 
-def sides(
+def make_shift_formula(
     output: str,
     both: Sequence[Sequence[Weights]],
     make: Callable[[Sequence[Interval], bool], Interval],
@@ -200,7 +200,7 @@ def shares(output: str, limited: Sequence[str], without: Sequence[Sequence[str]]
         ]
         for side in ([[one] for one in limited], without)
     ]
-    return sides(output, both, lambda at, _: part_of(*at))
+    return make_shift_formula(output, both, lambda at, _: divide_intervals(*at))
 
 
 def quantile(sums: Sequence[Interval], places: Sequence[tuple[float, float]]) -> Interval:
@@ -220,7 +220,7 @@ def quantile(sums: Sequence[Interval], places: Sequence[tuple[float, float]]) ->
 
 
 def statistic(
-    of: Aggregate,
+    aggregate: Aggregate,
     scales: Sequence[tuple[float, float]],
     means: Sequence[Interval],
     products: Mapping[tuple[int, int], Interval],
@@ -235,15 +235,15 @@ def statistic(
         found = (products[i, j] - square).scaled(half[i] * half[j])
         return found.clipped(0, math.inf) if i == j else found
 
-    if isinstance(of, Mean):
+    if isinstance(aggregate, Mean):
         return means[0].scaled(half[0]).shifted(centre[0])
-    if isinstance(of, Variance):
+    if isinstance(aggregate, Variance):
         return cross(0, 0)
-    if isinstance(of, StandardDeviation):
+    if isinstance(aggregate, StandardDeviation):
         return cross(0, 0).map(np.sqrt)
-    if isinstance(of, LinearRegression):
+    if isinstance(aggregate, LinearRegression):
         return _coefficient(half, centre, means, products, k)
-    if not isinstance(of, Correlation):
+    if not isinstance(aggregate, Correlation):
         return cross(0, 1)
     below = (cross(0, 0) * cross(1, 1)).map(np.sqrt)
     if below.low <= 0 and below.low == below.high:
@@ -315,17 +315,17 @@ def basis(values: Sequence[str], columns: tuple[int, ...]) -> Basis:
     return Basis(tuple(f"{a} * {b}" for a, b in ends), {i: (1, 1, 0, 0), j: (1, 0, 1, 0)}, (1, 0, 0, 1))
 
 
-def bases(of: Aggregate, count: int) -> list[tuple[int, ...]]:
+def bases(aggregate: Aggregate, count: int) -> list[tuple[int, ...]]:
     """Return the columns, or pairs of columns, of which the shift of an aggregate needs basis functions."""
-    if isinstance(of, Mean | Sum):
+    if isinstance(aggregate, Mean | Sum):
         return [(0,)]
     pairs: list[tuple[int, ...]] = [(i, j) for i in range(count) for j in range(i, count)]
-    if isinstance(of, LinearRegression):
+    if isinstance(aggregate, LinearRegression):
         return pairs[1:]
-    return pairs if count == 1 or isinstance(of, Correlation) else [(0, 1)]
+    return pairs if count == 1 or isinstance(aggregate, Correlation) else [(0, 1)]
 
 
-def part_of(one: Interval, rest: Interval) -> Interval:
+def divide_intervals(one: Interval, rest: Interval) -> Interval:
     """Return the interval of the part that one number has in the sum of two."""
     one, rest = (some.clipped(0, math.inf) for some in (one, rest))
     pairs = (float(one.low), float(rest.high)), (float(one.high), float(rest.low))

@@ -47,7 +47,7 @@ class SimulatedRows:
     unit: str
 
 
-def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
+def fit_powers(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]:
     """Return for each column the power of simulated values that gives them a wanted mean.
 
     Args:
@@ -59,7 +59,7 @@ def powers_of(query: Query, means: Mapping[str, Any] | None) -> dict[str, float]
     """
     if means is not None and not isinstance(means, Mapping):
         raise ParameterError("means", means, "a number for each column, such as {'age': 40}")
-    known = {name: _range(aggregate, name) for name, aggregate in _asked(query).items()}
+    known = {name: _range(aggregate, name) for name, aggregate in _informative_aggregates(query).items()}
     bounds = {name: ends for name, ends in known.items() if ends is not None}
     found = {}
     for name, given in (means or {}).items():
@@ -91,11 +91,11 @@ def simulated_rows(
         shift: of the middle, as a part of the bounds: there values are spread as evenly, but are others, and
             toward one end they are denser than toward the other.
         at: where all values lie, from 0, the lower bound, to 1, the upper one; by default between these.
-        powers: by column, the power of what is spread evenly, as `powers_of` returns it.
+        powers: by column, the power of what is spread evenly, as `fit_powers` returns it.
     """
     count = units * rows
     columns: dict[str, pa.Array] = {}
-    for name, aggregate in _asked(query).items():
+    for name, aggregate in _informative_aggregates(query).items():
         spread = _spread(count, len(columns), shift) if at is None else np.full(count, at)
         if at is None and powers is not None:
             spread = spread ** powers.get(name, 1.0)
@@ -108,21 +108,21 @@ def simulated_rows(
 
 def width(query: Query) -> int:
     """Return the number of values of one simulated row."""
-    return sum(getattr(aggregate, "length", 1) for aggregate in _asked(query).values())
+    return sum(getattr(aggregate, "length", 1) for aggregate in _informative_aggregates(query).values())
 
 
-def _asked(query: Query) -> dict[str, Aggregate]:
+def _informative_aggregates(query: Query) -> dict[str, Aggregate]:
     """Return for each column of simulated rows the aggregate that tells most about its values."""
     found: dict[str, Aggregate] = {}
     for _, aggregate in query.measured:
         for column in aggregate.each.columns:
-            of = _of_column(aggregate.each, column)
+            of = _strip_weights(aggregate.each, column)
             if column not in found or _range(of, column) is not None:
                 found[column] = of
     return found
 
 
-def _of_column(aggregate: Aggregate, column: str) -> Aggregate:
+def _strip_weights(aggregate: Aggregate, column: str) -> Aggregate:
     """Return the aggregate that a simulated column's values follow from, without its weights."""
     if isinstance(aggregate, Weighted) and column != aggregate.weights.column:
         return aggregate.aggregate
@@ -200,7 +200,7 @@ def bars(
         engine: what evaluates its question.
         units, rows: of a group, and of each unit in it.
         confidence: of the error bars.
-        powers: of values by column, as `powers_of` returns it.
+        powers: of values by column, as `fit_powers` returns it.
     """
     return SimulatedGroups.draw(plan, engine, units, rows, FEW, powers=powers).bars(confidence)
 
@@ -299,7 +299,7 @@ class SimulatedGroups:
         return np.concatenate(found)
 
 
-class _Kept(SideBySide):
+class _ReusedNoise(SideBySide):
     """Noise drawn once for simulated groups of all sizes, and scaled for other budgets if possible."""
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:
@@ -334,7 +334,7 @@ def _batch(
         plan.exact, steps=(), unit=made.unit, keys=(), public_keys=None, groups=1, scaled=False,
         total_rows=None,
     )  # fmt: skip
-    (one,) = engine.of_rows(made.table).statistics(asked, 1)
+    (one,) = engine.with_rows(made.table).statistics(asked, 1)
     keys: list[Any] = []
     each, draws = count, 1
     noise: Any = measurement.noise
@@ -342,7 +342,7 @@ def _batch(
         each = noise.groups
         draws = math.ceil(count / each)
         if measurement.series is None and measurement.totals is None:
-            copies: Any = (_Kept if kept else SideBySide)(noise, draws)
+            copies: Any = (_ReusedNoise if kept else SideBySide)(noise, draws)
             measurement, each, draws = replace(measurement, noise=copies), each * draws, 1
         else:  # which have keys
             public: Any = query.public_keys
@@ -387,7 +387,7 @@ def _exact(plan: Plan, values: Mapping[str, Floats], made: SimulatedRows) -> dic
     found: dict[str, float | None] = {}
     for e in plan.requirements.estimates:
         if e.kind == "quantile":
-            column = dict(plan.query.aggregates)[name_of(plan.query, e.name)].columns[0]
+            column = dict(plan.query.aggregates)[find_aggregate_name(plan.query, e.name)].columns[0]
             found[e.name] = float(
                 np.quantile(np.array(made.table[column].to_pylist(), float), e.rank, method="inverted_cdf")
             )
@@ -400,6 +400,6 @@ def _exact(plan: Plan, values: Mapping[str, Floats], made: SimulatedRows) -> dic
     return found
 
 
-def name_of(query: Query, output: str) -> str:
+def find_aggregate_name(query: Query, output: str) -> str:
     """Return the name of the aggregate that gives an output of simulated groups."""
     return next(name for name, a in query.aggregates if output in a.outputs(name))

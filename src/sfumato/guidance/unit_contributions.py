@@ -90,7 +90,7 @@ def coordinates(statistic: Statistic, query: Query) -> dict[str, Weights]:
     return {c.name: known[c.role] for c in statistic.coordinates}
 
 
-def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
+def collect_atoms(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
     """Return the contributions that an output depends on, without those that cancel.
 
     Args:
@@ -100,7 +100,7 @@ def atoms_of(e: Estimate, made: Mapping[str, Weights]) -> set[Atom]:
     if e.kind == QUANTILE:
         return set()
     if isinstance(e, DerivedEstimate):
-        return {atom for _, one in e.parts for atom in atoms_of(one, made)}
+        return {atom for _, one in e.parts for atom in collect_atoms(one, made)}
     sums = [{n: 1.0} for n in (e.total, e.squares) if n]
     found = set()
     for numbers in [e.signs, *sums] if e.linear is None else [e.linear]:
@@ -274,10 +274,10 @@ class Contributed:
     ranked: dict[Ranked, ValuesCounted]
 
     @classmethod
-    def of_columns(cls, asked: Contributions, found: pa.Table) -> Contributed:
+    def of_columns(cls, request: Contributions, found: pa.Table) -> Contributed:
         """Read the sums of unit contributions from an engine's columns."""
-        width = len(asked.exact.keys)
-        keys = pa.table(dict(zip(asked.exact.keys, found.columns[:width], strict=True)))
+        width = len(request.exact.keys)
+        keys = pa.table(dict(zip(request.exact.keys, found.columns[:width], strict=True)))
         rest = iter(found.columns[width:])
 
         def number() -> Floats:
@@ -286,13 +286,13 @@ class Contributed:
             return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
 
         rows, units = number(), number()
-        of_columns = [(number(), number(), number()) for _ in asked.columns]
+        of_columns = [(number(), number(), number()) for _ in request.columns]
         atoms, moments, kept = [], [], []
-        for share_atoms, share_pairs in zip(asked.atoms, asked.pairs, strict=True):
+        for share_atoms, share_pairs in zip(request.atoms, request.pairs, strict=True):
             kept.append((number(), number(), number()))
             atoms.append({atom: number() for atom in share_atoms})
             moments.append({pair: number() for pair in share_pairs})
-        ranked = {one: ValuesCounted.from_arrow(next(rest), len(one.limits)) for one in asked.ranked}
+        ranked = {one: ValuesCounted.from_arrow(next(rest), len(one.limits)) for one in request.ranked}
         valued, sums, squares = (tuple(c[i] for c in of_columns) for i in range(3))
         return cls(
             keys, rows, units, valued, sums, squares, tuple(atoms), tuple(moments), tuple(kept), ranked

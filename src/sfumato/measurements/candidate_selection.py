@@ -36,7 +36,7 @@ from sfumato.framework.record_keys import ordered_bytes
 from sfumato.measurements.independent_noise import is_exact
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words, bernoulli_each
-from sfumato.noise.random_words import Enclosures, pick, source_of
+from sfumato.noise.random_words import Enclosures, get_source, pick
 
 
 def exp_minus(x: Fraction) -> Enclosures:
@@ -63,7 +63,7 @@ def uniform_below(bound: int | NDArray[np.int64], count: int, words: Words | Non
     Words at or above the largest multiple of `bound` below 2^64 are drawn again. Each candidate may have a
     bound of its own.
     """
-    words = source_of(words)
+    words = get_source(words)
     bounds = np.broadcast_to(np.asarray(bound, np.uint64), count)
     last = ~(np.negative(bounds) % bounds)  # 2^64 less the rest of its division, less 1
     drawn = words.take(count)
@@ -77,7 +77,7 @@ def random_order(count: int, words: Words | None = None) -> NDArray[np.intp]:
 
     Words are sorted; given that no two are equal, no order is likelier than another.
     """
-    words = source_of(words)
+    words = get_source(words)
     while True:
         drawn = words.take(count)
         order = np.argsort(drawn)
@@ -224,7 +224,7 @@ def top_k(
         Proof: docs/proofs/top_k.md.
     """
     each, size = positive(rate, "rate"), positive_int(size, "size")
-    k = checked_k(k, size)
+    k = check_k(k, size)
 
     def function(scores: Sequence[int]) -> list[int]:
         check_length(scores, size, "top_k")
@@ -267,7 +267,7 @@ def limited_top_k(rate: Number, k: int, candidates: int, margin: int, *, name: s
         Durfee and Rogers 2019, the limited-domain mechanism. Proof: docs/proofs/limited_top_k.md.
     """
     each, candidates = positive(rate, "rate"), positive_int(candidates, "candidates")
-    k = checked_k(k, candidates)
+    k = check_k(k, candidates)
     if not isinstance(margin, int) or isinstance(margin, bool) or margin < 0:
         raise ParameterError("margin", margin, "a whole number, at least 0")
 
@@ -312,11 +312,11 @@ def margin_for(rate: Fraction, candidates: int, miss: Fraction, largest: int = 1
     return math.ceil(logarithm / rate) + largest - 1
 
 
-def checked_k(k: object, most: int) -> int:
-    """Take the number k of candidates to select, from 1 to `most`, and to 100,000."""
+def check_k(k: object, limit: int) -> int:
+    """Take the number k of candidates to select, from 1 to `limit`, and to 100,000."""
     number = positive_int(k, "k")
-    if number > min(most, MAX_PEELS):
-        raise ParameterError("k", k, f"from 1 to {min(most, MAX_PEELS):,}")
+    if number > min(limit, MAX_PEELS):
+        raise ParameterError("k", k, f"from 1 to {min(limit, MAX_PEELS):,}")
     return number
 
 

@@ -306,7 +306,7 @@ def series_gaussian(multiplier: Number, metric: SeriesDistance) -> Measurement:
 
     >>> from sfumato.framework import SeriesDistance
     >>> from sfumato.exact.time_trees import Toeplitz
-    >>> factor = Toeplitz.of_power(Fraction(1, 2), 2)
+    >>> factor = Toeplitz.from_power(Fraction(1, 2), 2)
     >>> series_gaussian(4, SeriesDistance(("n",), (Fraction(2),), factor, (("jan", "feb"),))).map(1)
     Fraction(1, 4)
 

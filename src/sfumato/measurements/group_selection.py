@@ -30,13 +30,13 @@ from sfumato.errors import ParameterError, QueryError, RefusalError
 from sfumato.exact import Number, positive_int
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import exp_bounds, log2
-from sfumato.exact.root_finding import first_whole_near
+from sfumato.exact.root_finding import find_first_integer
 from sfumato.framework import WHOLE, ContributionDomain, Measurement, PrivacyUnitDistance
 from sfumato.framework.record_keys import group_key, ordered_bytes
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Gaussian, Laplace, Words, bernoulli_each
 from sfumato.noise.k_norm.marginals import ErlangMixture
-from sfumato.noise.noise_sums import log10_outside
+from sfumato.noise.noise_sums import log10_two_sided_tail
 
 Units = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -320,7 +320,7 @@ class _Threshold(GroupSelection):
         def enough(tau: int) -> bool:
             return self.law.tail_bounds(tau - added - Fraction(1, 2))[1] <= chance
 
-        return first_whole_near(enough, ceil(self.law.tail_quantile(chance) + added + 0.5))
+        return find_first_integer(enough, ceil(self.law.tail_quantile(chance) + added + 0.5))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -345,11 +345,11 @@ class _Threshold(GroupSelection):
             return 0.0
         # Noise from here on, and it is symmetrical.
         beyond = self.tau + self.pre_threshold - 1 - units * self.one - 0.5
-        half = float(10.0 ** self._log10_outside(abs(beyond))) / 2
+        half = float(10.0 ** self._log10_two_sided_tail(abs(beyond))) / 2
         return half if beyond > 0 else 1 - half
 
-    def _log10_outside(self, x: float) -> float:
-        return log10_outside(self.law, x)
+    def _log10_two_sided_tail(self, x: float) -> float:
+        return log10_two_sided_tail(self.law, x)
 
     def noisy(self, units: ArrayLike, words: Words | None = None) -> Units:
         """Return noisy numbers of units for group selection: each plus exactly rounded noise.
@@ -612,7 +612,7 @@ class KNormThreshold(Spelled, _Threshold):
 
         def __init__(self, law: ErlangMixture, delta_per_group: Number, pre_threshold: int = 1) -> None: ...
 
-    def _log10_outside(self, x: float) -> float:
+    def _log10_two_sided_tail(self, x: float) -> float:
         return float(self.law.log10_outside(x))
 
     def select(self, units: ArrayLike, words: Words | None = None) -> Selected:

@@ -18,7 +18,7 @@ from sfumato.framework import (
     PureDP,
     ZeroConcentratedDP,
 )
-from sfumato.framework.core import derived
+from sfumato.framework.core import derive_map
 from sfumato.names.suggestions import suggest_arguments
 
 Pair = tuple[Fraction, Fraction]
@@ -83,7 +83,7 @@ def convert(measurement: Measurement, measure: Measure, delta: Any = None) -> Me
         measurement.input_metric,
         measure,
         measurement.function,
-        derived(measurement.name, lambda d_in: change(measurement.privacy_map(d_in)), measure),
+        derive_map(measurement.name, lambda d_in: change(measurement.privacy_map(d_in)), measure),
     )
 
 

@@ -25,7 +25,7 @@ from sfumato.framework import GroupedIntegers, L1Distance, Linear, Measurement, 
 from sfumato.measurements.candidate_selection import uniform_below
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Words
-from sfumato.noise.random_words import Words64, pick, source_of
+from sfumato.noise.random_words import Words64, get_source, pick
 from sfumato.transformations.quantile_lattice import Lattice
 
 # Round numbers have so many digits, counted from the first one or from that of the bounds' distance.
@@ -427,7 +427,7 @@ class QuantileChoice(Spelled):
             while len(ends) > 2 and not self._is_small(before[ends[0]], before[ends[-1]]):
                 ends = ends[: len(ends) // 2 + 1]
             own = places[ends[0] : ends[-1]], before[ends[0] : ends[-1] + 1]
-            found.append(self._drawn(*own, ends - ends[0], source_of(words)))
+            found.append(self._drawn(*own, ends - ends[0], get_source(words)))
             start += len(ends) - 1
         return np.concatenate(found)
 

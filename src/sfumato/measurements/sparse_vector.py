@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.errors import BudgetError, ParameterError
 from sfumato.exact import as_int, positive, positive_int
 from sfumato.exact.library_settings import Isolated
-from sfumato.exact.outward_rounding import whole_root
+from sfumato.exact.outward_rounding import integer_root
 from sfumato.framework import AtomDomain, Linear, LInfDistance, Measurement, PureDP, VectorDomain
 from sfumato.names.suggestions import suggest_arguments
 from sfumato.noise import Laplace, Words
@@ -144,7 +144,7 @@ def noise_scales(scale: Fraction, positives: int) -> tuple[Fraction, Fraction]:
     >>> first, second
     (Fraction(5, 1), Fraction(10, 1))
     """
-    part = Fraction(whole_root((2 * positives) ** 2 << 48, 3), 2**16)
+    part = Fraction(integer_root((2 * positives) ** 2 << 48, 3), 2**16)
     scales = scale * (1 + part), 2 * positives * scale * (1 + part) / part
     if max(scales) > LARGEST_SCALE:
         raise ParameterError("scale", scale, "so small that no noise scale exceeds 2^40")

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from sfumato.budget import gaussian_mu
 from sfumato.budget.calibration import ROOM
 from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
-from sfumato.budget.loss import proved
+from sfumato.budget.loss import certify_loss
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Facts, Rows
 from sfumato.display.result_table import ResultTable
@@ -97,14 +97,14 @@ def stratified_estimate(
     return mean, variance
 
 
-def _variances(given: Any, count: int) -> list[Fraction]:
-    listed = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given] * count
+def _variances(value: Any, count: int) -> list[Fraction]:
+    listed = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * count
     if len(listed) != count:
         expected = f"one number, or {count}, one for each stratum"
         raise ParameterError("stratified_estimate: number of noise variances", len(listed), expected)
     found = [as_fraction(v, "stratified_estimate: noise_variance") for v in listed]
     if min(found) < 0:
-        raise ParameterError("stratified_estimate: noise_variance", given, "at least 0")
+        raise ParameterError("stratified_estimate: noise_variance", value, "at least 0")
     return found
 
 
@@ -256,7 +256,7 @@ def read_answers(table: Any, stratum: str, answer: str, yes: Any) -> dict[Hashab
         if name not in columns:
             raise ColumnError._unknown(name, map(str, columns), WHERE)
     places, answers = _column(table, stratum), _column(table, answer)
-    value = _yes(answer, _declared_type(answers), yes)
+    value = _yes(answer, _get_arrow_type(answers), yes)
     pairs = _values(places), _values(answers)
     if len(pairs[0]) != len(pairs[1]):
         raise EngineError(
@@ -293,7 +293,7 @@ def _column(table: Any, name: str) -> Any:
     return table.column(name) if _home(table) == "pyarrow" else table[name]
 
 
-def _declared_type(column: Any) -> Any:
+def _get_arrow_type(column: Any) -> Any:
     """Return the Arrow type that a column of the survey declares; None where values decide it."""
     import pyarrow as pa
 
@@ -318,20 +318,20 @@ def _same(said: Any, yes: Any) -> bool:
     return isinstance(said, (bool, int, float, str)) and said == yes
 
 
-def _yes(answer: str, given: Any, yes: Any) -> Any:
+def _yes(answer: str, value: Any, yes: Any) -> Any:
     """Return the survey's value for yes, from the column's declared type alone, never from answers."""
     import pyarrow as pa
 
     types = pa.types
     yes = yes.item() if getattr(yes, "shape", None) == () else yes
-    if given is None or types.is_null(given):
+    if value is None or types.is_null(value):
         if yes is None:
             expected = (
                 f"the value that counts as yes: {answer!r} declares no type (write yes=True for booleans)"
             )
             raise ParameterError("yes", yes, expected)
         return yes
-    kind = given.value_type if types.is_dictionary(given) else given
+    kind = value.value_type if types.is_dictionary(value) else value
     fits: tuple[type, ...]
     if types.is_boolean(kind):
         fits, expected, yes = (bool,), "True or False, the one", True if yes is None else yes
@@ -573,8 +573,8 @@ def stratified_proportion(
             "population", population, "a mapping of each stratum to how many there are in it"
         )
     strata = tuple(population)
-    drawn = _described(len(strata), budget, share, kind.law(scale))
-    proved(drawn)
+    drawn = _describe(len(strata), budget, share, kind.law(scale))
+    certify_loss(drawn)
     groups = read_answers(table, stratum, answer, yes)
     _check_strata(strata, groups)
     asked = [len(groups[name]) for name in strata]
@@ -586,7 +586,7 @@ def stratified_proportion(
     )
 
 
-def _described(strata: int, epsilon: Fraction, delta: Fraction, law: Law) -> dict[str, Any]:
+def _describe(strata: int, epsilon: Fraction, delta: Fraction, law: Law) -> dict[str, Any]:
     """Return the description of a survey's noise for the certificate."""
     claim = {"epsilon": str(epsilon), "delta": str(delta)}
     noise = {"law": law.name, "scale": str(law.unit)}

@@ -232,11 +232,11 @@ class _Call:
         missing = [p.name for p in needed if p.name not in (*taken, *named)]
         return self._refuse(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
 
-    def _too_many(self, given: int) -> str:
+    def _too_many(self, value: int) -> str:
         """Return the message about too many positional arguments."""
         named = self.any_name is not None or len(self.by_name) > len(self.placed)
         if not named:
-            return f"it takes {' and '.join(p.name for p in self.placed) or 'nothing'}, and {given} are given"
+            return f"it takes {' and '.join(p.name for p in self.placed) or 'nothing'}, and {value} are given"
         what = f"arguments after {self.placed[-1].name}" if self.placed else "all arguments"
         return f"pass {what} by name"
 

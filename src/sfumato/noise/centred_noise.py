@@ -14,7 +14,7 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import root_up, whole_number
 from sfumato.noise.laws import Gaussian
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 
 # The noises of a count are whole numbers of so small a part of a step, 2^-20, before they are added up.
 FINE = 20
@@ -67,7 +67,7 @@ class CentredGaussian(Spelled):
         Returns:
             int64 of shape (coordinates, groups).
         """
-        source = source_of(words)
+        source = get_source(words)
         (shared,) = Gaussian(self.shared * 2**FINE).rounded(1, words=source).tolist()
         rows = []
         for scale, weight in zip(self.scales, self.weights, strict=True):

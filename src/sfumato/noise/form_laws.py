@@ -99,7 +99,7 @@ class FormLaws:
         return np.where(self._coarse & discrete, 2 * self._scales**2, np.diag(self._covariances[0]))
 
     @cached_property
-    def _own(self) -> Floats:
+    def _group_covariances(self) -> Floats:
         """The covariances of one group, with the rounding of fine noise."""
         own = self._covariances[0].copy()
         np.fill_diagonal(own, self._unrounded + np.where(self._coarse, 0.0, 1 / 12))
@@ -107,7 +107,7 @@ class FormLaws:
 
     def covariance(self, one: Parts, other: Parts) -> Floats:
         """Return the covariance of two forms of the same groups; rounding of fine noise is part of it."""
-        return _covariance(self._own, self._covariances[1], one, other)
+        return _covariance(self._group_covariances, self._covariances[1], one, other)
 
     def deviation(self, parts: Parts) -> Floats:
         """Return the standard deviation of a form."""
@@ -136,14 +136,14 @@ class FormLaws:
             return float(sizes[0]) * int(law.rounded_tolerance(-math.log10(failure)))
         found = float(self.deviation(used)) * self.quantile(used, failure)
         off, step = float(self._rounding(used)), float(sizes.min())
-        most = min(found + off, self._apart(used, failure)) if off else found
+        most = min(found + off, self._sum_tolerances(used, failure)) if off else found
         if np.abs(sizes / step - np.rint(sizes / step)).max() > _LATTICE:
             return most
         # A whole number of steps is within a half of what is not rounded.
         whole = math.floor(most / step * (1 + _LATTICE)) if off else max(0, math.ceil(most / step - 0.5))
         return step * whole
 
-    def _apart(self, parts: Parts, failure: float) -> float:
+    def _sum_tolerances(self, parts: Parts, failure: float) -> float:
         """Return the sum of the tolerances of all noises of a form, which share its chance to fail."""
         k = math.log10(sum(n * np.count_nonzero(w) for n, w in parts) / failure)
         each = [law.rounded_tolerance(k) for law in self.laws]
@@ -220,7 +220,7 @@ class FormLaws:
         planes, place = np.unique(flat, axis=0, return_inverse=True)
         few = planes if len(planes) <= _FEW else self._few(planes, 2)
         angles = np.linspace(0, math.pi, _ANGLES + 1)
-        sizes = np.array([self._turned(top, row, angles, failure) for row in few])
+        sizes = np.array([self._rotated_quantiles(top, row, angles, failure) for row in few])
         # Of more than a few, the largest are taken for all.
         own = place.reshape(rest.shape) if len(planes) == len(few) else np.zeros(rest.shape, int)
         sizes = sizes if len(planes) == len(few) else sizes.max(axis=0, keepdims=True)
@@ -238,7 +238,7 @@ class FormLaws:
 
         return reach
 
-    def _turned(self, like: Parts, weights: Floats, angles: Floats, failure: float) -> Floats:
+    def _rotated_quantiles(self, like: Parts, weights: Floats, angles: Floats, failure: float) -> Floats:
         """Return quantiles of the forms at angles in the plane of two forms, given all of their weights."""
         top, bottom = weights.reshape(2, len(like), -1)
         counts = [n for n, _ in like]
@@ -408,13 +408,13 @@ def _joint(cone: Cone, groups: int, places: Floats, parts: Parts) -> Floats:
         key, other = tuple(w.tolist()), tuple((-w).tolist())
         if key not in known:
             known[key] = np.zeros_like(found)
-            known[key][:, some] = _of_group(cone, theta, places[some], w)
+            known[key][:, some] = _group_characteristic(cone, theta, places[some], w)
             known[other] = known[key].conj()
         found[:, some] *= known[key][:, some] ** n
     return np.asarray(chances @ found.real)  # θ and 1 - θ have conjugates
 
 
-def _of_group(cone: Cone, theta: Floats, places: Floats, weights: Floats) -> Any:
+def _group_characteristic(cone: Cone, theta: Floats, places: Floats, weights: Floats) -> Any:
     """Return the characteristic function of a form of one group, given θ: of shape (θ, places)."""
     units = weights[0] if cone.units else 0.0
     rows, signed = units + weights[int(cone.units)], weights[1 + cone.units :]

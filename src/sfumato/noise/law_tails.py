@@ -17,7 +17,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, positive, positive_int
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import convert, directed, exactly, exponent, nearest, rational, to_float
-from sfumato.exact.root_finding import first_whole_near
+from sfumato.exact.root_finding import find_first_integer
 from sfumato.noise.standard_laws import Standard, discrete_shift
 
 Floats = NDArray[np.float64]
@@ -165,7 +165,7 @@ class Tails(Isolated, ABC):
         >>> Laplace(scale=2).sf(0), Gaussian(sigma=1).sf(-1e9)
         (0.5, 1.0)
         """
-        return self._beyond(x, 1)
+        return self._one_sided_tail(x, 1)
 
     @_of_each
     def cdf(self, x: Scalar) -> float:
@@ -180,7 +180,7 @@ class Tails(Isolated, ABC):
         >>> Gaussian(sigma=1).cdf([-1.0, 0.0, 1.0]).round(3)
         array([0.159, 0.5  , 0.841])
         """
-        return self._beyond(x, -1)
+        return self._one_sided_tail(x, -1)
 
     @_of_each
     def tail_quantile(self, p: Scalar) -> float:
@@ -280,7 +280,7 @@ class Tails(Isolated, ABC):
         exact, bits = self._place(as_fraction(x, "x")), positive_int(bits, "bits")
         if exact == 0:
             return Fraction(1, 2), Fraction(1, 2)
-        low, high = (small_fraction(t) / 2 for t in self._outside(abs(exact), bits))
+        low, high = (small_fraction(t) / 2 for t in self._two_sided_tail(abs(exact), bits))
         if high < least_tail:
             low, high = Fraction(0), least_tail
         return (low, high) if exact > 0 else (1 - high, 1 - low)
@@ -337,10 +337,10 @@ class Tails(Isolated, ABC):
         # Neighbouring tails agree in about as many bits as the unit has, and 1 - T(1/2) likewise.
         bits = working_bits + max(0, int(self.unit).bit_length())
         context = nearest(bits)
-        outer = self._outside(abs(m) + Fraction(1, 2), bits)[0]
+        outer = self._two_sided_tail(abs(m) + Fraction(1, 2), bits)[0]
         if m == 0:
             return to_float(context.sub(1, outer))
-        inner = self._outside(abs(m) - Fraction(1, 2), bits)[0]
+        inner = self._two_sided_tail(abs(m) - Fraction(1, 2), bits)[0]
         return to_float(context.div_2exp(context.sub(inner, outer), 1))
 
     def rounded_tolerance(self, k: Number) -> int:
@@ -404,16 +404,16 @@ class Tails(Isolated, ABC):
         """Return where P(Z > x) is looked up: with discrete noise in the middle between whole numbers."""
         return x
 
-    def _beyond(self, x: Scalar, side: int) -> float:
+    def _one_sided_tail(self, x: Scalar, side: int) -> float:
         """Return the law's P(Z > x), or on side -1 P(Z <= x), correctly rounded."""
         if isinstance(x, float) and not np.isfinite(x):
             return x if isnan(x) else float(side * x < 0)
         exact = side * self._place(Fraction(x))
         context = nearest(working_bits)
-        half = context.div_2exp(self._outside(abs(exact), working_bits)[0], 1)
+        half = context.div_2exp(self._two_sided_tail(abs(exact), working_bits)[0], 1)
         return to_float(half if exact >= 0 else context.sub(1, half))
 
-    def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
+    def _two_sided_tail(self, x: Fraction, bits: int) -> tuple[Any, Any]:
         """Enclose the law's two-sided tail P(|Z| > x), x >= 0, with a relative width of about 2^-bits."""
         return self.standard.tail(rational(x / self.unit), bits)
 
@@ -432,7 +432,10 @@ class Tails(Isolated, ABC):
         def enough(t: int) -> bool:
             bits = 64
             while True:
-                (low, high), (bound_low, bound_high) = self._outside(t + Fraction(1, 2), bits), bound(bits)
+                (low, high), (bound_low, bound_high) = (
+                    self._two_sided_tail(t + Fraction(1, 2), bits),
+                    bound(bits),
+                )
                 if high <= bound_low:
                     return True
                 if low > bound_high:
@@ -440,4 +443,4 @@ class Tails(Isolated, ABC):
                 bits *= 2
 
         context = nearest(working_bits)
-        return first_whole_near(enough, int(context.ceil(context.sub(start, 0.5))), least=0)
+        return find_first_integer(enough, int(context.ceil(context.sub(start, 0.5))), least=0)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive, whole_number
-from sfumato.exact.library_settings import unaffected
+from sfumato.exact.library_settings import mark_unaffected
 from sfumato.exact.outward_rounding import nearest, to_float
 from sfumato.noise.law_tails import Floats, Tails, times_root, working_bits
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 from sfumato.noise.rounded_sampler import largest_scale, sampler
 from sfumato.noise.standard_laws import Standard, discrete_shift, discrete_tail, gaussian, laplace
 
@@ -38,13 +38,13 @@ class Law(Tails):
         return repr(self)
 
     @property
-    @unaffected
+    @mark_unaffected
     def unit(self) -> Fraction:
         """The scale of the distribution: Laplace's scale, or the Gaussian standard deviation."""
         return cast(Fraction, getattr(self, self.unit_name))
 
     @property
-    @unaffected
+    @mark_unaffected
     def name(self) -> str:
         """The name of the distribution in a description for the certificate."""
         return self.title.lower().replace(" ", "_")
@@ -73,7 +73,7 @@ class Law(Tails):
         if unit > largest_scale:
             expected = "at most 2**57 grid steps, to fit 64-bit integers. Use a coarser grid"
             raise ParameterError(self.unit_name, unit, expected)
-        return sampler(self.standard, unit, self.discrete).draw(count, source_of(words))
+        return sampler(self.standard, unit, self.discrete).draw(count, get_source(words))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -154,7 +154,7 @@ class DiscreteLaplace(Laplace):
     def _place(self, x: Fraction) -> Fraction:
         return math.floor(x) + Fraction(1, 2)
 
-    def _outside(self, x: Fraction, bits: int) -> tuple[Any, Any]:
+    def _two_sided_tail(self, x: Fraction, bits: int) -> tuple[Any, Any]:
         return discrete_tail(int(x + Fraction(1, 2)), self.scale, bits)
 
     def _magnitude(self, outside: Any, inside: Any) -> Any:

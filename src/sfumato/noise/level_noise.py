@@ -19,7 +19,7 @@ from sfumato.exact.rollup import Rollup
 from sfumato.noise.law_tails import Floats
 from sfumato.noise.laws import Gaussian
 from sfumato.noise.level_tolerances import variances
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 
 # Noises are whole numbers of so small a part of a step, 2^-16; of large ones the part is larger, as noise of
 # 2^16 cells could leave 64-bit integers, were it more than 2^48 of them.
@@ -88,7 +88,7 @@ class LevelsGaussian(Spelled):
         Returns:
             Integers of shape (coordinates, cells), in fine steps of each coordinate: see `fine`.
         """
-        source, rollup = source_of(words), self.rollup
+        source, rollup = get_source(words), self.rollup
         drawn: list[NDArray[np.int64]] = []
         for size, counts in zip(self.sizes, rollup.sizes, strict=True):
             scales = zip(self.scales, self.fine, strict=True)

@@ -103,18 +103,18 @@ def variances(rollup: Rollup, weights: Sequence[float]) -> tuple[Floats, ...]:
         weights: for each level one over the variance of its own noise; 0 where it is not measured.
     """
     if rollup.complete:
-        each = of_complete(rollup, weights).tolist()
+        each = complete_level_variances(rollup, weights).tolist()
         return tuple(np.full(len(own), one) for own, one in zip(rollup.sizes, each, strict=True))
     measured, found = [i for i, w in enumerate(weights) if w], dict[int, Floats]()
     for i in range(len(weights)):
         if i not in found:
             chain = rollup.chain(i, measured)
-            own = dict(zip(chain, _of_chain(rollup, weights, chain), strict=True))
+            own = dict(zip(chain, _nested_level_variances(rollup, weights, chain), strict=True))
             found |= own if len(chain) == len({*measured, i}) else {i: own[i]}
     return tuple(found[i] for i in range(len(weights)))
 
 
-def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
+def complete_level_variances(rollup: Rollup, weights: Sequence[float]) -> Floats:
     """Return by level the variance of a total's noise, where cells are all combinations of keys.
 
     The interactions of a set of keys are eigenvectors of each level, with the cells of a total as
@@ -130,7 +130,7 @@ def of_complete(rollup: Rollup, weights: Sequence[float]) -> Floats:
     return np.asarray((parts / known) @ held * each**2 / rollup.cells)
 
 
-def _of_chain(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:
+def _nested_level_variances(rollup: Rollup, weights: Sequence[float], chain: Sequence[int]) -> list[Floats]:
     """Return the variances of noise of nested levels' totals, from the cells up: up the tree, then down.
 
     Up, u = 1/(w + 1/sum of u) over the parts is the variance of a total by its parts and its own noise. Down,

@@ -156,11 +156,11 @@ class NoiseSum:
         if len(self.terms) == 1:
             ((weight, law),) = self.terms
             steps = math.ceil(t / abs(weight) * (1 - 1e-12))
-            return log10_outside(law, steps - 0.5) if steps > 0 else 0.0
+            return log10_two_sided_tail(law, steps - 0.5) if steps > 0 else 0.0
         smooth = self._log10_smooth(t - self.rounding)
-        return smooth if t > _FEW * self.rounding else min(smooth, self._log10_apart(t))
+        return smooth if t > _FEW * self.rounding else min(smooth, self._log10_separate_bound(t))
 
-    def _log10_apart(self, t: float) -> float:
+    def _log10_separate_bound(self, t: float) -> float:
         """Return log10 of a bound of P(|noise sum| >= t) that suits noise of less than a few steps."""
         count = math.log10(len(self.terms))
 
@@ -190,7 +190,7 @@ class NoiseSum:
         if beyond <= 0:
             return 0.0
         if self._gaussian:
-            return log10_outside(Gaussian(np.hypot.reduce(self._scales)), beyond)
+            return log10_two_sided_tail(Gaussian(np.hypot.reduce(self._scales)), beyond)
         if len(self._scales) <= 2:
             big, ratio = _big_and_ratio(self._scales)
             return float(_log_two_laplaces(beyond / big, ratio)[0] / _LN10)
@@ -235,11 +235,13 @@ class NoiseSum:
         return tilt, at(tilt)[0]
 
 
-def log10_outside(law: Law, x: float) -> float:
+def log10_two_sided_tail(law: Law, x: float) -> float:
     """Return log10 P(|Z| > x) of one noise, also where the probability is below the smallest float.
 
-    >>> round(log10_outside(Laplace(1), 2302.585093)), round(log10_outside(Gaussian(1), 10.0416376121756), 6)
-    (-1000, -23.0)
+    >>> round(log10_two_sided_tail(Laplace(1), 2302.585093))
+    -1000
+    >>> round(log10_two_sided_tail(Gaussian(1), 10.0416376121756), 6)
+    -23.0
     """
     if law.discrete:
         x = math.floor(x) + 0.5
@@ -258,7 +260,7 @@ def rounded_tolerance(law: Law, k: float) -> int:
 
 
 @lru_cache(1 << 12)
-def whole_variance(law: Law, step: float) -> float:
+def rounded_variance(law: Law, step: float) -> float:
     """Return the variance of step * Z, rounded to a whole number."""
     if law.discrete and step % 1 == 0:
         return law.variance * step**2
@@ -445,7 +447,7 @@ class Noises:
         """
         return np.atleast_1d(self._laws.spread(self._parts([(1, Form(weights))])))
 
-    def whole_deviation(self, weights: Mapping[str, float]) -> float:
+    def rounded_deviation(self, weights: Mapping[str, float]) -> float:
         """Return the standard deviation of a weighted sum of the noises that is rounded to a whole number.
 
         Args:
@@ -455,7 +457,7 @@ class Noises:
         """
         if len(weights) == 1:
             ((name, weight),) = weights.items()
-            return math.sqrt(whole_variance(self._law(name), abs(weight) * self.steps[name]))
+            return math.sqrt(rounded_variance(self._law(name), abs(weight) * self.steps[name]))
         (real,) = self.deviation({name: np.full(1, weight) for name, weight in weights.items()}).tolist()
         whole = all(self._law(n).discrete and w * self.steps[n] % 1 == 0 for n, w in weights.items())
         return real if whole else math.hypot(real, math.sqrt(1 / 12))

@@ -172,7 +172,7 @@ class FixedWords(Words):
     """
 
     def __init__(self, words: ArrayLike, then: Words | None = None) -> None:
-        self._words = _given(words)
+        self._words = _read_words(words)
         self._then = then
         self.taken: int = 0
 
@@ -194,20 +194,20 @@ class FixedWords(Words):
         return np.concatenate([head, self._then.take(missing)])
 
 
-def _given(words: ArrayLike) -> Words64:
+def _read_words(words: ArrayLike) -> Words64:
     with suppress(Exception):  # of NumPy, which would quote one
         return np.asarray(words, np.uint64).ravel()
     raise ParameterError("words", words, "whole numbers from 0 to 2^64 - 1")
 
 
-def source_of(words: object) -> Words:
+def get_source(words: object) -> Words:
     """Take a source of random words; None stands for this thread's own secure words.
 
     Raises:
         ParameterError: it is none, such as a table, from which words could be taken too.
     """
     if words is None:
-        return _words_of_thread()
+        return _thread_words()
     if not isinstance(words, Words):
         raise ParameterError("words", words, "a Words of sfumato.noise")
     return words
@@ -220,17 +220,17 @@ def default_words() -> SecureWords:
     >>> isinstance(default_words(), SecureWords)
     True
     """
-    return _words_of_thread()
+    return _thread_words()
 
 
-def _words_of_thread() -> SecureWords:
-    words: SecureWords | None = getattr(_of_thread, "words", None)
+def _thread_words() -> SecureWords:
+    words: SecureWords | None = getattr(_thread_local, "words", None)
     if words is None:
-        words = _of_thread.words = SecureWords()
+        words = _thread_local.words = SecureWords()
     return words
 
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
 def _keystream(key: bytes, nonce: bytes) -> CipherContext:
@@ -318,7 +318,7 @@ def _enclosures(p: Probability, name: str) -> Enclosures:
 def _toss(
     probabilities: list[Enclosures], index: NDArray[np.integer], words: Words | None
 ) -> NDArray[np.bool_]:
-    words = source_of(words)
+    words = get_source(words)
     # A first word w says that U is in [w, w + 1] 2^-64: below `sure` the coin is true, above `last` it is
     # false. In between, for an exact p one word at most, the bits so far do not tell.
     sure, last = np.empty((2, len(probabilities)), np.uint64)
@@ -365,7 +365,7 @@ def pick(cumulative: Cumulative, words: Words | None = None, first: int | None =
     Source:
         as `bernoulli`, with one uniform U: the first j whose cumulative probability is above it.
     """
-    words = source_of(words)
+    words = get_source(words)
     prefix, bits = int(words.take(1)[0]) if first is None else first, 64
     while True:
         low, high = cumulative(bits)

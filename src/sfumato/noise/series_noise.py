@@ -19,7 +19,7 @@ from sfumato.exact import whole_number
 from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.noise.law_tails import Floats
 from sfumato.noise.laws import Gaussian, Laplace
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 
 MAX_SCALE = Fraction(2**40)  # scales from here on could leave 64-bit integers
 
@@ -70,7 +70,7 @@ class SeriesGaussian(TimeStepsNoise):
         series: how many.
 
     >>> from sfumato.noise import SeededWords
-    >>> noise = SeriesGaussian((Fraction(1000),), Toeplitz.of_power(Fraction(1, 2), 52), series=3)
+    >>> noise = SeriesGaussian((Fraction(1000),), Toeplitz.from_power(Fraction(1, 2), 52), series=3)
     >>> noise.rounded(SeededWords(1)).shape
     (1, 3, 52)
 
@@ -90,7 +90,7 @@ class SeriesGaussian(TimeStepsNoise):
         Returns:
             Integers of shape (coordinates, series, steps), in 2^-16 grid steps: int64, or Python's own.
         """
-        source, steps = source_of(words), self.factor.steps
+        source, steps = get_source(words), self.factor.steps
         drawn = [Gaussian(scale * 2**FINE).rounded(self.groups, words=source) for scale in self.scales]
         z = np.array(drawn, np.int64).reshape(-1, steps)
         weights = np.array(self.factor.coefficients[:0:-1], np.int64)  # the oldest first
@@ -199,7 +199,7 @@ class TreeLaplace(TimeStepsNoise):
         Returns:
             Integers of shape (coordinates, series, steps), in 2^-16 grid steps: int64, or Python's own.
         """
-        source, tree, bits = source_of(words), self.factor, self._bits
+        source, tree, bits = get_source(words), self.factor, self._bits
         own: list[NDArray[np.int64]] = []
         for level in range(tree.levels):
             count = self.series * tree.nodes(level)

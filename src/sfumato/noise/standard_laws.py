@@ -239,7 +239,7 @@ class ExactDraws:
         middle = low if high - low == 1 else self._guess(prefix, bits)
         while low < high:
             middle = min(max(middle, low), high - 1)
-            side = self._side(prefix, bits, middle)
+            side = self._compare_with(prefix, bits, middle)
             if side == 0:
                 break
             if side > 0:
@@ -257,7 +257,7 @@ class ExactDraws:
         x = context.mul(z, context.div(self._scale.numerator, self._scale.denominator))
         return int(context.rint(context.sub(x, self.shift))) if x < largest_integer else largest_integer
 
-    def _side(self, prefix: int, bits: int, middle: int) -> int:
+    def _compare_with(self, prefix: int, bits: int, middle: int) -> int:
         """Return on which side of the chance of more than `middle` all of U's interval lies.
 
         Returns:

@@ -99,30 +99,30 @@ class Share:
     def less(self, epsilon: Fraction) -> Share:
         """Return what is left of the budget share after mechanisms with delta 0 of some epsilon."""
         (way,) = self.ways
-        return self.times(1 - _of_pure(way, epsilon) / self.part) if epsilon else self
+        return self.times(1 - _split_pure(way, epsilon) / self.part) if epsilon else self
 
     def pure_epsilon(self, way: Way) -> Fraction:
         """Return about the largest epsilon with delta 0 that the budget share pays for."""
         high = Fraction(1)
-        while _of_pure(way, high) <= self.part:
+        while _split_pure(way, high) <= self.part:
             high *= 2
         low = Fraction(0)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if _of_pure(way, middle) <= self.part else (low, middle)
+            low, high = (middle, high) if _split_pure(way, middle) <= self.part else (low, middle)
         if not low:
             raise BudgetError("the share is too small for a preliminary query. Give a larger one")
         return low
 
 
-def _of_pure(way: Way, epsilon: Fraction) -> Fraction:
+def _split_pure(way: Way, epsilon: Fraction) -> Fraction:
     return way.part(epsilon, Loss(approximate=((epsilon, Fraction(0), 1),)))
 
 
-def _noises(way: Way, asked: str) -> tuple[str, ...]:
-    if asked == "auto":
+def _noises(way: Way, requested: str) -> tuple[str, ...]:
+    if requested == "auto":
         return way.noises
-    return (asked,) if way.noises == ("auto",) or asked in way.noises else ()
+    return (requested,) if way.noises == ("auto",) or requested in way.noises else ()
 
 
 def _largest(query: Query, way: Way, share: Fraction, options: dict[str, Any]) -> Iterator[Plan]:

@@ -22,7 +22,7 @@ from sfumato.noise.k_norm import JointNoise, SeparateNoise
 from sfumato.query.engine_protocol import BroughtKeys
 from sfumato.query.inferred_parameters import sentence
 from sfumato.query.option_names import noise_title
-from sfumato.query.schema import FLOATS, Derive, Filter, Schema, spelled
+from sfumato.query.schema import FLOATS, Derive, Filter, Schema, format_name
 from sfumato.transformations import Coordinate, Role, Statistic, cone_of
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _missing_note(plan: Plan, numbers: Sequence[Mapping[str, Any]]) -> list[str]
     derived = {s.name: s.expression for s in plan.query.steps if isinstance(s, Derive)}
     floats = {column for column in cost if plan.query.schema[column].type_name in FLOATS}
     kept = [
-        f"NOT isnan({spelled(column)})" if column in floats else f"{spelled(column)} IS NOT NULL"
+        f"NOT isnan({format_name(column)})" if column in floats else f"{format_name(column)} IS NOT NULL"
         for column in cost
         if column not in derived
     ]
@@ -357,7 +357,7 @@ def _missing_note(plan: Plan, numbers: Sequence[Mapping[str, Any]]) -> list[str]
         f"write coalesce({derived[column]}, 0)" for column in cost if column in derived.keys() - floats
     ]
     taken = f"takes {min(sum(cost.values()), 1):.1%} of the budget" if any(cost.values()) else "adds noise"
-    named = ", ".join(derived.get(column, spelled(column)) for column in cost)
+    named = ", ".join(derived.get(column, format_name(column)) for column in cost)
     avoided = f" If no value is missing, {' and '.join(remedies)}." if remedies else ""
     return [f"Rows without a value of {named} are counted, which {taken}.{avoided}"] if cost else []
 
@@ -376,7 +376,7 @@ def _numbers_content(plan: Plan) -> list[dict[str, Any]]:
         numbers = _joint_numbers_content(needed.statistics, bounds, laws, 1 - part)
         choices = measurement.choices
         return [*(_choice_content(c, part / len(choices)) for c in choices), *numbers]
-    bodies = [needed.body_of(s) for s in needed.statistics]
+    bodies = [needed.get_body(s) for s in needed.statistics]
     numbers = _each_content(needed.statistics, bodies, plan.noise.norm, laws)
     if isinstance(noise, CentredGaussian):
         for content, own, weight in zip(numbers, noise.scales, noise.weights, strict=True):

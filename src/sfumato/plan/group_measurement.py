@@ -44,7 +44,7 @@ from sfumato.noise.level_noise import LevelsGaussian
 from sfumato.noise.series_noise import FINE, SeriesGaussian, TreeLaplace
 from sfumato.plan.noisy_statistics import Cumulated, NoisyBatch, NoisyNumbers
 from sfumato.plan.noisy_trees import PROFILE, LeafCounts, noisy_cdf, noisy_tree
-from sfumato.plan.quantile_candidates import Choice, Places, counted
+from sfumato.plan.quantile_candidates import Choice, Places, replace_margins
 from sfumato.plan.required_statistics import Requirements
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ExactQuery
@@ -55,23 +55,23 @@ from sfumato.transformations import CountUnits, QuantileTree, Statistic, ValueTr
 Noise = IndependentNoise | KNormNoise | CentredGaussian | LevelsGaussian | SeriesGaussian | TreeLaplace
 
 
-def kept_rows(column: pa.Array, kept: NDArray[np.bool_]) -> pa.Array:
+def take_rows(column: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:
     """Return the kept rows of an Arrow column, in memory of their own: no other row is in it.
 
     Args:
         column: of any type.
-        kept: for each row, whether it is kept.
+        mask: for each row, whether it is kept.
     """
-    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2)
     if len(edges) > sizes.KEPT_PARTS:
-        return column.take(arrow_column(np.flatnonzero(kept).astype(np.int64)))
+        return column.take(arrow_column(np.flatnonzero(mask).astype(np.int64)))
     parts = [column.slice(start, end - start) for start, end in edges.tolist()]
     return pa.concat_arrays([*parts, column.slice(0, 0), column.slice(0, 0)])  # one array would not be copied
 
 
-def kept_batch(batch: pa.RecordBatch, kept: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Return the kept rows of an Arrow batch, as `kept_rows` does for each column."""
-    return pa.RecordBatch.from_arrays([kept_rows(c, kept) for c in batch.columns], schema=batch.schema)
+def take_batch(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the kept rows of an Arrow batch, as `take_rows` does for each column."""
+    return pa.RecordBatch.from_arrays([take_rows(c, mask) for c in batch.columns], schema=batch.schema)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +129,7 @@ class GroupMeasurement(Spelled):
             query, needed: the query, and the statistics that answer it.
             noise, selection, choices: as of the class.
         """
-        statistics = counted(needed.statistics, choices)
+        statistics = replace_margins(needed.statistics, choices)
         # Selection needs the number of units, whether or not it is released.
         if selection is not None and not any(s.counts_units for s in statistics):
             statistics = (CountUnits(), *statistics)
@@ -167,7 +167,7 @@ class GroupMeasurement(Spelled):
 
     @cached_property
     def _laws(self) -> tuple[Any, ...]:
-        return tuple(laws_of(self.noise))
+        return tuple(list_laws(self.noise))
 
     @property
     def scales(self) -> Mapping[str, Fraction]:
@@ -307,7 +307,7 @@ class GroupMeasurement(Spelled):
             batch: as an engine's `statistics` gives it.
             words: a source of random words; None for this thread's secure words.
         """
-        keys, exact = self._keys_of(batch), self.columns(batch)
+        keys, exact = self._read_keys(batch), self.columns(batch)
         values: dict[str, Int128Array] = {}
         chosen: dict[str, Places] = {}
         totals = None
@@ -317,10 +317,10 @@ class GroupMeasurement(Spelled):
         if isinstance(noise, SeriesGaussian | TreeLaplace):
             values, totals = self._in_series(noise, keys, exact, words)
         elif not isinstance(noise, IndependentNoise):
-            keys, values, chosen = self._together(noise, keys, exact, words)
+            keys, values, chosen = self._add_joint_noise(noise, keys, exact, words)
         elif self.selection is not None:
             kept, noisy = self.selection.select(int64_values(exact["units"]), words=words)
-            keys, exact = kept_batch(keys, kept), self.columns(kept_batch(batch, kept))
+            keys, exact = take_batch(keys, kept), self.columns(take_batch(batch, kept))
             if noisy is not None:
                 values["units"] = Int128Array.from_int64(noisy[kept])
         trees: dict[str, Any] = {}
@@ -362,10 +362,10 @@ class GroupMeasurement(Spelled):
             (leaves,) = choice.leaves.names
             exact[leaves] = choice.chosen(exact[leaves], words)
         # By position, as a key may have a coordinate's name.
-        columns = [*self._keys_of(batch).columns, *exact.values()]
+        columns = [*self._read_keys(batch).columns, *exact.values()]
         return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
 
-    def _together(
+    def _add_joint_noise(
         self,
         noise: KNormNoise | CentredGaussian,
         keys: pa.RecordBatch,
@@ -386,8 +386,8 @@ class GroupMeasurement(Spelled):
         if isinstance(self.selection, KNormThreshold):
             noisy = self.selection._with_noise(int64_values(exact["units"]), drawn[0])
             kept = self.selection.keep(noisy)
-            keys, drawn = kept_batch(keys, kept), drawn[:, kept]
-            exact = {name: kept_rows(column, kept) for name, column in exact.items()}
+            keys, drawn = take_batch(keys, kept), drawn[:, kept]
+            exact = {name: take_rows(column, kept) for name, column in exact.items()}
             values["units"] = Int128Array.from_int64(noisy[kept])
         # How far they are beyond a rank is a number of each group too, once places are chosen.
         chosen: dict[str, Places] = {}
@@ -454,9 +454,9 @@ class GroupMeasurement(Spelled):
                 for i, (codes, own) in enumerate(zip(noise.rollup.codes, sizes, strict=True))
             ]
             levels[name] = [one.scaled(steps[name] / (1 << bits)) for one in noisy]
-        return NoisyBatch.of_levels(self, totals, noise, keys, levels)
+        return NoisyBatch.from_levels(self, totals, noise, keys, levels)
 
-    def _keys_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _read_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.keys:
             return batch.select([])
         return pa.RecordBatch.from_arrays(batch.columns[: len(self.keys)], names=list(self.keys))
@@ -467,7 +467,7 @@ class GroupMeasurement(Spelled):
         return dict(zip(names, batch.columns[len(self.keys) :], strict=False))
 
 
-def laws_of(noise: Any) -> Sequence[Any]:
+def list_laws(noise: Any) -> Sequence[Any]:
     """Return the law of each coordinate that a measurement's noise is added to, in grid steps."""
     return marginals(noise) if isinstance(noise, JointNoise | SeparateNoise) else noise.laws
 
@@ -484,7 +484,7 @@ class SideBySide:
         self.noise = noise
         self.size = size
         self.groups: int = noise.groups * size
-        self.laws: Sequence[Any] = laws_of(noise)
+        self.laws: Sequence[Any] = list_laws(noise)
         self.scales: Sequence[Fraction] = noise.scales
 
     def rounded(self, words: Words | None = None) -> NDArray[np.int64]:

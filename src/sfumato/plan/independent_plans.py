@@ -92,13 +92,13 @@ class SeparatePlans:
             raise refusals[0]
         return found
 
-    def _selections(self, noise: str, asked: str) -> list[str | None]:
+    def _selections(self, noise: str, requested: str) -> list[str | None]:
         """Skip what cannot be, a threshold on the other noise, and what costs time and was never seen to
         win: truncated geometric selection beside Gaussian noise where a unit is in many groups."""
         if not self.query.private_groups:
             return [None]
-        if asked != "auto":
-            return [asked]
+        if requested != "auto":
+            return [requested]
         geometric = noise == "laplace" or self.query.groups <= 3
         return [s for s in SELECTIONS if s == noise or (s == "truncated_geometric" and geometric)]
 

@@ -125,7 +125,7 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
     own: dict[str, float] = {}
     beside: dict[str, list[str]] = {}  # for rows without a value, which cost nothing: what they are beside
     for statistic in needed.statistics:
-        size = float(needed.body_of(statistic).size(norm, [scales[name] for name in statistic.names]))
+        size = float(needed.get_body(statistic).size(norm, [scales[name] for name in statistic.names]))
         free = [c.name for c in statistic.coordinates if c.role is Role.NULL_COUNT]
         paid = [name for name in statistic.names if name not in free]
         own |= dict.fromkeys(paid, size / len(paid))
@@ -140,7 +140,7 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
         terms = [(beside.get(n, [n])[0], (error / largest) ** 2) for n, error in errors.items()]
         outputs.append((above[estimate.name], terms))
     power = 1 if norm is Norm.L1 else 2
-    shares = _balanced(own, outputs, 2 / power)
+    shares = _balance_shares(own, outputs, 2 / power)
     wider = {name: (own[name] / share) ** (1 / power) for name, share in shares.items()}
     found = {name: scale * Fraction(f"{wider.get(name, 1):.6g}") for name, scale in scales.items()}
     for statistic in needed.statistics:
@@ -153,9 +153,9 @@ def split(needed: Requirements, norm: Norm) -> tuple[Fraction, ...]:
     return tuple(found.values())
 
 
-def _least_scale(most: Fraction, norm: Norm, size: Fraction) -> Fraction:
-    """Return the noise scale of a statistic, up to `most`, at which its error is that large."""
-    return most / size if norm is Norm.L1 else root_up(most**2 / size)
+def _least_scale(maximum: Fraction, norm: Norm, size: Fraction) -> Fraction:
+    """Return the noise scale of a statistic, up to `maximum`, at which its error is that large."""
+    return maximum / size if norm is Norm.L1 else root_up(maximum**2 / size)
 
 
 def _above(needed: Requirements) -> dict[str, float]:
@@ -164,7 +164,7 @@ def _above(needed: Requirements) -> dict[str, float]:
     return {output: float(weight / least) - 1 for output, weight in needed.weights.items()}
 
 
-def _balanced(
+def _balance_shares(
     own: Mapping[str, float], outputs: list[tuple[float, list[tuple[str, float]]]], power: float
 ) -> Mapping[str, float]:
     """Return noise shares of statistics whose squared error falls with this power of the share."""

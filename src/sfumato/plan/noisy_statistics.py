@@ -172,31 +172,31 @@ class NoisyBatch:
 
     @property
     def kept(self) -> tuple[Any, ...]:
-        """The noisy statistics of the batch as plain data, as `restored` takes them."""
+        """The noisy statistics of the batch as plain data, as `from_state` takes them."""
         numbers, levels = self.numbers, self.numbers.levels
         if levels is not None:
             return levels.keys, dict(levels.values), {}, {}, None
         return self.keys, dict(numbers.values), dict(numbers.trees), dict(numbers.chosen), numbers.totals
 
     @classmethod
-    def restored(cls, measurement: GroupMeasurement, kept: tuple[Any, ...]) -> NoisyBatch:
-        """Return the measured batch whose `kept` this is.
+    def from_state(cls, measurement: GroupMeasurement, state: tuple[Any, ...]) -> NoisyBatch:
+        """Return the measured batch whose `state` this is.
 
         Args:
             measurement: of the plan.
-            kept: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
+            state: the keys, the noisy statistics by coordinate, trees, chosen places and cumulative totals.
         """
-        keys, values, trees, chosen, totals = kept
+        keys, values, trees, chosen, totals = state
         noise, laws, steps = measurement.noise, measurement.laws, measurement.steps
         if isinstance(noise, LevelsGaussian) and keys.num_rows:
             assert measurement.totals is not None
             own = measurement.totals.for_keys(keys.columns)
-            return cls.of_levels(measurement, own, replace(noise, rollup=own.rollup), keys, values)
+            return cls.from_levels(measurement, own, replace(noise, rollup=own.rollup), keys, values)
         numbers = NoisyNumbers(values, trees, laws, steps, chosen, totals, noise=noise)
         return cls(measurement, keys, numbers)
 
     @classmethod
-    def of_levels(
+    def from_levels(
         cls,
         measurement: GroupMeasurement,
         totals: Totals,

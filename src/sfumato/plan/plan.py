@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from sfumato.budget import Loss
 from sfumato.budget.epsilon_delta import ExactCost
-from sfumato.budget.loss import proved
+from sfumato.budget.loss import certify_loss
 from sfumato.certificate import Certificate
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed, Sentences
@@ -34,7 +34,7 @@ from sfumato.noise import Words
 from sfumato.plan.explanation import Explanation, plan_content
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors
-from sfumato.plan.quantile_candidates import counted
+from sfumato.plan.quantile_candidates import replace_margins
 from sfumato.plan.required_statistics import Requirements
 from sfumato.plan.serialization import DetachedDiagnostics
 from sfumato.query.engine_protocol import ExactQuery
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from sfumato.api.largest_groups import Top, TopExplanation
     from sfumato.plan.top_measurement import TopMeasurement
 
-    Asked = TypeVar("Asked", bound=Query | Top, default=Query)
+    QueryLike = TypeVar("QueryLike", bound=Query | Top, default=Query)
     Measured = TypeVar("Measured", bound=GroupMeasurement | TopMeasurement, default=GroupMeasurement)
 else:
     from typing import TypeVar
 
-    Asked, Measured = TypeVar("Asked"), TypeVar("Measured")
+    QueryLike, Measured = TypeVar("QueryLike"), TypeVar("Measured")
 
 
 VERSION = 1  # of descriptions
@@ -102,7 +102,7 @@ class PlannedDiagnostics(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Displayed, Generic[Asked, Measured]):
+class Plan(Displayed, Generic[QueryLike, Measured]):
     """The plan of a release: query, budget and mechanism, decided before a row is read.
 
     `Question.plan` and `Top.plan` return it. A plan for the largest groups has no `requirements` and none of
@@ -121,7 +121,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         sampling: whether error bars cover the sampling error too.
     """
 
-    query: Asked
+    query: QueryLike
     epsilon: Fraction
     delta: Fraction
     measurement: Measured
@@ -201,7 +201,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
     @property
     def statistics(self: Plan) -> tuple[Statistic, ...]:
         """The statistics that the plan counts from rows, with the values of quantile candidates."""
-        return counted(self.requirements.statistics, self.measurement.choices)
+        return replace_margins(self.requirements.statistics, self.measurement.choices)
 
     @cached_property
     def exact(self) -> ExactQuery:
@@ -224,8 +224,8 @@ class Plan(Displayed, Generic[Asked, Measured]):
         limits: Any = {"groups": query.groups, "scaled": query.scaled, "total": query.total_rows}
         if query.shared:
             limits = {"norm": Norm.L2, "scales": self.measurement.noise.scales, "shared": True}
-            return bounded(query, rows) >> per_group(statistics, groups=query.groups, **limits)
-        return bounded(query, rows) >> per_group(statistics, together=together, **limits)
+            return make_bounding(query, rows) >> per_group(statistics, groups=query.groups, **limits)
+        return make_bounding(query, rows) >> per_group(statistics, together=together, **limits)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         one, state = self.diagnostics, dict(self.__dict__)
         state.pop(_CERTIFICATE, None)
         if not isinstance(self.query, Query):
-            state["query"] = self.query._detached()
+            state["query"] = self.query._detach()
         if one is not None:
             state["diagnostics"] = DetachedDiagnostics(
                 one.epsilon, one.delta, one.loss, one.content(), one.drawn_parts
@@ -319,7 +319,7 @@ class Plan(Displayed, Generic[Asked, Measured]):
         return self.query._explanation(self)
 
 
-def bounded(query: Query, rows: RowsDomain) -> Transformation:
+def make_bounding(query: Query, rows: RowsDomain) -> Transformation:
     """Return the contribution bounding of a query as a transformation of a plan."""
     if query.total_rows is not None:
         keys = None if query.private_groups else query.public_groups
@@ -383,7 +383,7 @@ class Claim:
             RefusalError: it does not.
         """
         parts = [*self._drawn, *_parts(plans)]
-        proved(_described(self.unit, self.spent, parts))
+        certify_loss(_describe_plans(self.unit, self.spent, parts))
         self._drawn = parts
 
 
@@ -399,10 +399,10 @@ def describe(plans: Sequence[Described]) -> dict[str, Any]:
     >>> described["epsilon"], described["parts"][0]["noise"]
     ('1/2', {'shape': 'independent', 'law': 'discrete_laplace', 'scales': {'rows': '4'}})
     """
-    return _described(_units(plans), total(plans), _parts(plans))
+    return _describe_plans(_units(plans), sum_costs(plans), _parts(plans))
 
 
-def total(plans: Sequence[Described]) -> ExactCost:
+def sum_costs(plans: Sequence[Described]) -> ExactCost:
     """Return the (epsilon, delta) that the descriptions of plans claim together.
 
     Args:
@@ -412,7 +412,7 @@ def total(plans: Sequence[Described]) -> ExactCost:
     return ExactCost(sum((e for e, _ in spent), Fraction(0)), sum((d for _, d in spent), Fraction(0)))
 
 
-def certified(plans: Sequence[Described]) -> Certificate:
+def certify_plans(plans: Sequence[Described]) -> Certificate:
     """Return the certificate of the description of plans, within what they claim and are charged for.
 
     Args:
@@ -422,22 +422,22 @@ def certified(plans: Sequence[Described]) -> Certificate:
 
     >>> import pyarrow as pa, sfumato as sf
     >>> visits = sf.scan(pa.table({"id": [1, 1, 2]}), privacy_unit="id").bound(rows=2).agg(n=sf.count())
-    >>> certified([visits.plan(epsilon="1/2")]).pure
+    >>> certify_plans([visits.plan(epsilon="1/2")]).pure
     Fraction(1, 2)
     """
     if len(plans) > 1:
         for plan in plans:
-            certified([plan])
-        return proved(describe(plans))
+            certify_plans([plan])
+        return certify_loss(describe(plans))
     (plan,) = plans
     known = vars(plan)  # a plan does not change, and of its copies by `replace` none has this
     if _CERTIFICATE not in known:
-        known[_CERTIFICATE] = proved(describe(plans), plan.charge)
+        known[_CERTIFICATE] = certify_loss(describe(plans), plan.charge)
     found: Certificate = known[_CERTIFICATE]
     return found
 
 
-def _described(unit: str, spent: ExactCost, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _describe_plans(unit: str, spent: ExactCost, parts: list[dict[str, Any]]) -> dict[str, Any]:
     epsilon, delta = map(str, spent)
     head = {"version": VERSION, "unit": unit, "neighbours": "one_unit"}
     return {**head, "epsilon": epsilon, "delta": delta, "parts": parts}

@@ -21,11 +21,11 @@ from sfumato.errors import BudgetError, ParameterError, QueryError, shown
 from sfumato.exact import one_of, positive_int
 from sfumato.measurements.correlated_noise import K_NORM, k_norm_noise
 from sfumato.measurements.group_selection import KNormThreshold
-from sfumato.plan.group_measurement import GroupMeasurement, laws_of
+from sfumato.plan.group_measurement import GroupMeasurement, list_laws
 from sfumato.plan.independent_plans import SeparatePlans
 from sfumato.plan.noise_error import Errors, ratio
 from sfumato.plan.plan import Plan
-from sfumato.plan.quantile_candidates import choices_of, share_of
+from sfumato.plan.quantile_candidates import list_choices, read_selection_share
 from sfumato.plan.required_statistics import requirements
 from sfumato.plan.totals_plans import series_plan, totals_plan, tree_plan
 from sfumato.query.aggregates import Quantiles
@@ -99,7 +99,9 @@ def make_plan(
             raise ParameterError("pre_threshold", pre_threshold, "left out with bound(groups='shared')")
     if noise == "k_norm":
         one_of(group_selection, "group_selection", ("auto",))
-    plan = _chosen(_PlanningKey(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold)
+    plan = _choose_plan(
+        _PlanningKey(query.kind), eps, dlt * (1 - ROOM), noise, group_selection, pre_threshold
+    )
     claimed = dlt if plan.delta else plan.delta
     return replace(plan, query=query, delta=claimed, measurement=plan.measurement.for_query(query))
 
@@ -121,7 +123,7 @@ class _PlanningKey:
 
 
 @lru_cache(maxsize=128)
-def _chosen(
+def _choose_plan(
     planned: _PlanningKey,
     eps: Fraction,
     dlt: Fraction,
@@ -132,7 +134,7 @@ def _chosen(
     """Choose the plan for valid planning options; the cached part of `make_plan`."""
     query = planned.query
     if query.series is not None:
-        return _of_series(query, eps, dlt, noise)
+        return _plan_series(query, eps, dlt, noise)
     if query.totals is not None:
         return totals_plan(query, eps, dlt, noise)
     plans = SeparatePlans(query, eps, dlt, pre_threshold)
@@ -141,27 +143,27 @@ def _chosen(
         return replace(plan, noise_notes=(SHARED_NOTE,))
     if noise == "k_norm":
         together = k_norm_plan(query, eps, dlt, pre_threshold)
-        return _compared(together, plans.rough(_separate_noises("auto", dlt)))
+        return _compare_noises(together, plans.rough(_separate_noises("auto", dlt)))
     # A threshold is on the release's own noise.
     noises = _separate_noises(group_selection if noise == "auto" else noise, dlt)
     if noise != "auto":
-        return _ranked(plans.candidates(noises, group_selection))[0]
+        return _rank_plans(plans.candidates(noises, group_selection))[0]
     rivals = plans.rough(noises)
-    found = _together(query, eps, dlt, pre_threshold) if group_selection == "auto" else None
+    found = _plan_k_norm(query, eps, dlt, pre_threshold) if group_selection == "auto" else None
     weights = query.output_weights
     if found and all(ratio(found.expected, errors, weights) < CLOSEST for errors in rivals.values()):
-        return _compared(found, rivals)
+        return _compare_noises(found, rivals)
     if len(rivals) > 1 and ratio(rivals["laplace"], rivals["gaussian"], weights) > FAR_BEHIND:
         noises = ("gaussian",)
-    ranked = _ranked(plans.candidates(noises, group_selection))
+    ranked = _rank_plans(plans.candidates(noises, group_selection))
     rivals |= {plan.noise.name: plan.expected for plan in reversed(ranked)}
     if found is None:
-        return _compared(ranked[0], rivals)
+        return _compare_noises(ranked[0], rivals)
     better = ratio(found.expected, ranked[0].expected, weights) <= CLEARLY
-    return _compared(found if better else ranked[0], rivals | {found.noise.name: found.expected})
+    return _compare_noises(found if better else ranked[0], rivals | {found.noise.name: found.expected})
 
 
-def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
+def _plan_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> Plan:
     """Choose the plan of cumulative totals: the noise with the smaller errors."""
     if noise == "k_norm":
         raise ParameterError("noise", noise, "'laplace', 'gaussian' or left out, for cumulative totals")
@@ -172,16 +174,16 @@ def _of_series(query: Query, epsilon: Fraction, delta: Fraction, noise: str) -> 
     plans: list[Plan] = [series_plan(query, epsilon, delta)]
     with suppress(BudgetError, QueryError):  # what blocks cannot answer, running sums do
         plans.append(tree_plan(query, epsilon, delta))
-    return _compared(_ranked(plans)[0], {plan.noise.name: plan.expected for plan in plans})
+    return _compare_noises(_rank_plans(plans)[0], {plan.noise.name: plan.expected for plan in plans})
 
 
-def _ranked(plans: list[Plan]) -> list[Plan]:
+def _rank_plans(plans: list[Plan]) -> list[Plan]:
     """Rank plans of one query by the expected errors of the outputs, smallest first."""
     least, weights = plans[0].expected, plans[0].requirements.weights
     return sorted(plans, key=lambda plan: ratio(plan.expected, least, weights))
 
 
-def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
+def _compare_noises(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
     """Return the planned noise with the errors of every other noise in comparison."""
     weights = plan.requirements.weights
     found = {name: ratio(plan.expected, errors, weights) for name, errors in rivals.items()}
@@ -189,18 +191,18 @@ def _compared(plan: Plan, rivals: Mapping[str, Errors]) -> Plan:
     return replace(plan, others=tuple(found.items()))
 
 
-def _separate_noises(asked: str, delta: Fraction) -> tuple[str, ...]:
+def _separate_noises(requested: str, delta: Fraction) -> tuple[str, ...]:
     """Return the kinds of independent noise to plan with: the requested one, or all."""
-    if asked == "gaussian" and not delta:
+    if requested == "gaussian" and not delta:
         raise BudgetError(
             "delta is 0, but Gaussian noise needs more. Give a delta such as 1e-6, or use Laplace noise"
         )
-    if asked in SEPARATE_NOISES:
-        return (asked,)
+    if requested in SEPARATE_NOISES:
+        return (requested,)
     return SEPARATE_NOISES if delta else ("laplace",)
 
 
-def _together(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> Plan | None:
+def _plan_k_norm(query: Query, epsilon: Fraction, delta: Fraction, pre_threshold: int) -> Plan | None:
     """Return the plan with K-norm noise, if it can answer the query."""
     try:
         return k_norm_plan(query, epsilon, delta, pre_threshold)
@@ -282,17 +284,17 @@ def _least_errors(plans: Sequence[Plan]) -> Plan:
 def _k_norm(
     query: Query,
     epsilon: Fraction,
-    most: int | None,
+    limit: int | None,
 ) -> Plan:
     """Return the plan with K-norm noise of each group, or joint noise for all groups."""
     count = len(query.public_groups)
     weighed = [(a, query.weight(name)) for name, a in query.measured]
-    share = share_of(weighed, limited=query.private_groups or query.groups < count)
+    share = read_selection_share(weighed, limited=query.private_groups or query.groups < count)
     whole, epsilon = epsilon, epsilon * (1 - share)
-    multiplier = Fraction(most or 1) / epsilon
+    multiplier = Fraction(limit or 1) / epsilon
     # Of joint noise the grid is finer than its deviation, which is at most about as many scales as groups.
-    spread = multiplier * (count if most is None else 1)
-    apart = most is not None
+    spread = multiplier * (count if limit is None else 1)
+    apart = limit is not None
     needed = requirements(query, K_NORM.norm, spread, units=query.private_groups, joint=True, per_group=apart)
     body = cone_of(needed.statistics)
     if body.signed > MAX_NUMBERS:
@@ -301,11 +303,11 @@ def _k_norm(
             f"release, but there are {body.signed}. Use 'laplace', 'gaussian' or 'auto'"
         )
     try:
-        drawn = k_norm_noise(body, epsilon, count, most)
+        drawn = k_norm_noise(body, epsilon, count, limit)
     except ParameterError:
         raise query.too_much_noise(whole) from None
-    choices = choices_of(needed.chosen, needed.statistics, whole * share, query.groups)
-    laws: Any = dict(zip(body.names, laws_of(drawn), strict=True))
+    choices = list_choices(needed.chosen, needed.statistics, whole * share, query.groups)
+    laws: Any = dict(zip(body.names, list_laws(drawn), strict=True))
     choices = tuple(choice.with_margins(laws) for choice in choices)
     measurement = GroupMeasurement.from_query(query, needed, drawn, None, choices)
     notes = (WEIGHTS_NOTE,) if query.weighed else ()

@@ -242,7 +242,7 @@ def _listed(values: pa.Array, groups: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, values)
 
 
-def choices_of(
+def list_choices(
     chosen: Sequence[tuple[Leaves, tuple[Fraction, ...]]],
     statistics: Sequence[Statistic],
     epsilon: Fraction,
@@ -267,30 +267,32 @@ def choices_of(
     return tuple(found)
 
 
-def counted(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
+def replace_margins(statistics: Sequence[Statistic], choices: Sequence[Choice]) -> tuple[Statistic, ...]:
     """Return the statistics that an engine counts: candidate counts in place of quantile margins."""
     plain = [s for s in statistics if not isinstance(s, Margin)]
     return (*plain, *(c.leaves for c in choices))
 
 
-def share_of(asked: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> Fraction:
+def read_selection_share(aggregates: Sequence[tuple[Aggregate, Fraction]], *, limited: bool) -> Fraction:
     """Return the part of epsilon that pays for choosing quantile candidates.
 
     Args:
         limited: whether units are in some groups only.
-        asked: aggregates, and how much each matters. Quantiles of twice the weight have twice the odds, but
-            for those with error bars, which need noisy numbers as well.
+        aggregates: aggregates, and how much each matters. Quantiles of twice the weight have twice the odds,
+            but for those with error bars, which need noisy numbers as well.
     """
-    quantiles = [a for a, _ in asked if isinstance(a, Quantiles)]
+    quantiles = [a for a, _ in aggregates if isinstance(a, Quantiles)]
     if not quantiles:
         return Fraction(0)
-    alone = len(quantiles) == len(asked)
+    alone = len(quantiles) == len(aggregates)
     if any(a.error_bars for a in quantiles):
         return SHARE_ALONE if alone else SHARE_LIMITED if limited else SHARE
     if alone:
         return SHARE_PLAIN_ALONE
     share = SHARE_PLAIN
-    chosen, others = ([w for a, w in asked if isinstance(a, Quantiles) is kind] for kind in (True, False))
+    chosen, others = (
+        [w for a, w in aggregates if isinstance(a, Quantiles) is kind] for kind in (True, False)
+    )
     chosen_weight, weight = (sum(own, Fraction(0)) / len(own) for own in (chosen, others))
     return share * chosen_weight / (share * chosen_weight + (1 - share) * weight)
 

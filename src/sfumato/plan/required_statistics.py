@@ -88,7 +88,7 @@ class Requirements(Spelled):
         """The body of the required statistics: all that one unit may add to one group, or to all."""
         return body_in_all(self.statistics, self.groups, self.total)
 
-    def body_of(self, statistic: Statistic) -> Body:
+    def get_body(self, statistic: Statistic) -> Body:
         """Return what one unit may add to one of the required statistics."""
         return body_in_all((statistic,), self.groups, self.total)
 
@@ -223,21 +223,21 @@ class Design:
         column = next(iter(columns))
         return column if self.missing(column) else None
 
-    def _limit(self, asked: list[Aggregate]) -> None:
+    def _limit(self, aggregates: list[Aggregate]) -> None:
         """Require the count that limits all other statistics: of units, or of rows."""
         if (
             self.per_group
             and not self.units
-            and all(isinstance(a, Quantiles) and a.error_bars for a in asked)
+            and all(isinstance(a, Quantiles) and a.error_bars for a in aggregates)
         ):
             return
-        unit_sums = [a for a in asked if self.of_units(a)]
-        rising = isinstance(asked[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
-        if len(set(asked)) == 1 and rising and not self.units:
+        unit_sums = [a for a in aggregates if self.of_units(a)]
+        rising = isinstance(aggregates[0], CountRows) or any(getattr(a, "lower", 0) >= 0 for a in unit_sums)
+        if len(set(aggregates)) == 1 and rising and not self.units:
             return  # a single number that is never negative needs no other
-        weighted = [a for a in asked if isinstance(a, Weighted)]
+        weighted = [a for a in aggregates if isinstance(a, Weighted)]
         if (
-            len(weighted) == len(asked)
+            len(weighted) == len(aggregates)
             and not self.units
             and len(set(map(self.weighted_block, weighted))) == 1
         ):
@@ -407,7 +407,7 @@ class Design:
                     return aggregate.weights, other.aggregate.block
         return aggregate.weights, aggregate.column
 
-    def weighted(self, aggregate: Weighted) -> WeightedSum:
+    def require_weights(self, aggregate: Weighted) -> WeightedSum:
         """Require the sum of weights, and of values times weights if they are needed."""
         weights, block = self.weighted_block(aggregate)
         whole = self.schema[weights.column].kind in (Kind.INTEGER, Kind.BOOLEAN)

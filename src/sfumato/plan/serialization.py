@@ -134,7 +134,7 @@ def table_from_bytes(written: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def restored_release(kind: type[Any], state: Mapping[str, Any]) -> Any:
+def deserialize_release(kind: type[Any], state: Mapping[str, Any]) -> Any:
     """Deserialize a finished release from the state of `NoisyTable._state`."""
     made: Any = object.__new__(kind)
     made._settle()  # its home is here
@@ -147,20 +147,20 @@ _KINDS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def packed(value: Any) -> bytes:
+def serialize(value: Any) -> bytes:
     """Serialize noisy statistics: plain data, arrays and tables, as JSON.
 
     Raises:
         TypeError: it is something else.
 
-    >>> unpacked(packed({"a": (1, 0.1, None), "b": np.array([1.5])}))
+    >>> deserialize(serialize({"a": (1, 0.1, None), "b": np.array([1.5])}))
     {'a': (1, 0.1, None), 'b': array([1.5])}
     """
     return json.dumps(_written(value), allow_nan=False, separators=(",", ":")).encode()
 
 
-def unpacked(data: bytes) -> Any:
-    """Deserialize noisy statistics from the JSON of `packed`.
+def deserialize(data: bytes) -> Any:
+    """Deserialize noisy statistics from the JSON of `serialize`.
 
     Raises:
         ValueError, KeyError, TypeError, pyarrow.ArrowException: it wrote something else.
@@ -195,8 +195,8 @@ def _written(value: Any) -> Any:
     return {"kind": name, "fields": {f.name: _written(getattr(value, f.name)) for f in fields(value)}}
 
 
-def _read(told: Any) -> Any:
-    match told:
+def _read(data: Any) -> Any:
+    match data:
         case {"float": text}:
             return float.fromhex(text)
         case {"bytes": text}:
@@ -214,5 +214,5 @@ def _read(told: Any) -> Any:
         case {"kind": name, "fields": given}:
             return _KINDS[name](**{key: _read(one) for key, one in given.items()})
         case list():
-            return [_read(one) for one in told]
-    return told
+            return [_read(one) for one in data]
+    return data

@@ -221,7 +221,7 @@ class TopMeasurement(Spelled):
         """
         law, exact = self.law, exact.combine_chunks()
         numbers = _integers(exact.column(exact.num_columns - 1))
-        picked = self._picked(numbers, words)
+        picked = self._pick_groups(numbers, words)
         index = arrow_column(np.array(picked, np.int64))
         columns: dict[str, Any] = {RANK: arrow_column(np.arange(1, len(picked) + 1, dtype=np.int64))}
         for place, key in enumerate(self.keys):
@@ -231,7 +231,7 @@ class TopMeasurement(Spelled):
             columns[self.measured] = self._numbers([numbers[i] for i in picked], noise.tolist())
         return pa.table(columns)
 
-    def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
+    def _pick_groups(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
         """Pick the largest groups one after another."""
         if self.candidates is None or self.margin is None:
             # Of keys that a pipeline brings there may be fewer.

@@ -20,7 +20,7 @@ from sfumato.exact.time_trees import Toeplitz, Tree
 from sfumato.framework import LevelsDistance, Norm, SeriesDistance, TreeDistance
 from sfumato.measurements.correlated_noise import levels_noise, series_noise, tree_noise
 from sfumato.noise.level_noise import LevelsGaussian
-from sfumato.noise.level_tolerances import of_complete, variances
+from sfumato.noise.level_tolerances import complete_level_variances, variances
 from sfumato.noise.series_noise import TreeLaplace, inverse
 from sfumato.plan.group_measurement import GroupMeasurement
 from sfumato.plan.noise_error import Errors, expected_errors, ratio, split
@@ -192,7 +192,7 @@ def _expected(needed: Requirements, metric: SeriesDistance, multiplier: Fraction
 @lru_cache(maxsize=256)
 def _factor(sums: Sums, steps: int) -> Toeplitz:
     power, kept = sums
-    return Toeplitz.of_power(power, steps, kept)
+    return Toeplitz.from_power(power, steps, kept)
 
 
 @lru_cache(maxsize=256)
@@ -263,9 +263,9 @@ def _levels_note(totals: Totals, drawn: LevelsGaussian, query: Query) -> str:
     )
 
 
-def _shown(query: Query, e: Estimate, whole: bool) -> Estimate:
+def _shown(query: Query, e: Estimate, is_integer: bool) -> Estimate:
     """Return an estimate of which totals agree with the sum of their groups."""
-    if not (whole and e.whole):
+    if not (is_integer and e.whole):
         return replace(e, whole=False)
     asked = dict(query.aggregates)[e.name]
     of = asked.aggregate if isinstance(asked, Weighted) else asked
@@ -298,7 +298,7 @@ def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fra
     def mean_error(parts: Sequence[int]) -> float:
         weights = [part / (_PARTS * s) for part, s in zip(parts, squares, strict=True)]
         if rollup.complete:
-            return float(np.log(of_complete(rollup, weights)[list(shown)]).sum())
+            return float(np.log(complete_level_variances(rollup, weights)[list(shown)]).sum())
         found = variances(rollup, weights)
         return sum(math.log(float(found[i].mean())) for i in shown)
 
@@ -307,16 +307,16 @@ def best_sizes(rollup: Rollup, groups: int, shown: tuple[int, ...]) -> tuple[Fra
     equal[0] += _PARTS - sum(equal)
     work = (1 if rollup.complete else rollup.cells) * len(levels) ** 2
     tries = max(1, _VISITS // work)
-    best = min((_improved(start, mean_error, tries) for start in (equal, alone)), key=lambda found: found[0])[
-        1
-    ]
+    best = min(
+        (_improve_shares(start, mean_error, tries) for start in (equal, alone)), key=lambda found: found[0]
+    )[1]
     return tuple(
         root_up(Fraction(_PARTS * s, part)) if part else Fraction(0)
         for part, s in zip(best, squares, strict=True)
     )
 
 
-def _improved(
+def _improve_shares(
     parts: list[int], error: Callable[[Sequence[int]], float], tries: int
 ) -> tuple[float, list[int]]:
     """Move parts of a budget between levels of totals while an error gets smaller."""

@@ -148,7 +148,7 @@ class Engine(Evaluator, Protocol[Released_co]):
     """Protocol of an engine: it validates, computes and releases queries on one source."""
 
     @property
-    def looks_first(self) -> bool:
+    def has_local_rows(self) -> bool:
         """Whether the engine has its rows before a release, for preliminary queries."""
         ...
 
@@ -227,11 +227,11 @@ class Engine(Evaluator, Protocol[Released_co]):
         """
         ...
 
-    def of_rows(self, rows: pa.Table) -> Evaluator:
+    def with_rows(self, rows: pa.Table) -> Evaluator:
         """Return an engine that evaluates the same on other rows, which are in memory here."""
         ...
 
-    def contributions(self, asked: Contributions) -> Contributed:
+    def contributions(self, request: Contributions) -> Contributed:
         """Return what units contribute under many limits, exactly: for the owner of the rows.
 
         Raises:

@@ -45,7 +45,7 @@ class Bars:
     selected: bool = False
 
     @classmethod
-    def _checked(
+    def _check(
         cls,
         confidence: object,
         simultaneous: object = False,
@@ -65,7 +65,7 @@ class Bars:
                 "errors: a standard error is for the noise in one number. Leave out simultaneous and "
                 "sampling, or kind"
             )
-        return cls(checked_confidence(confidence), every, both, standard)
+        return cls(check_confidence(confidence), every, both, standard)
 
     def _widths(self, release: Any) -> Any:
         """Return these error bars of a release."""
@@ -202,7 +202,7 @@ def requested_kind(errors: object) -> BarKind | None:
     raise ParameterError("errors", errors, "True, False or 'standard'")
 
 
-def checked_confidence(confidence: object) -> float:
+def check_confidence(confidence: object) -> float:
     """Return a valid confidence of error bars.
 
     Raises:

@@ -71,18 +71,18 @@ class Series:
         return rows
 
 
-def series_of(
+def get_series(
     keys: tuple[str, ...],
     public_keys: pa.Table | BroughtKeys | None,
     total_rows: int | None,
-    asked: Sequence[tuple[str, Aggregate]],
+    aggregates: Sequence[tuple[str, Aggregate]],
 ) -> Series:
     """Return which groups are time steps of a query's cumulative totals, of which there are some.
 
     Raises:
         QueryError: the groups are no complete steps, or something beside them is not added up.
     """
-    cumulative = {name: a for name, a in asked if isinstance(a, Cumulative)}
+    cumulative = {name: a for name, a in aggregates if isinstance(a, Cumulative)}
     name = next(iter(cumulative))
     overs = {a.over for a in cumulative.values()}
     over = next(iter(overs))
@@ -101,7 +101,7 @@ def series_of(
         )
     if total_rows is not None:
         raise QueryError(f"{name}: with cumulative totals give groups=... and rows=..., not total_rows")
-    beside = [n for n, a in asked if isinstance(a, Quantiles | CountDistinct)]
+    beside = [n for n, a in aggregates if isinstance(a, Quantiles | CountDistinct)]
     if beside:
         raise QueryError(
             f"{beside[0]}: quantiles and counts of distinct values cannot be combined with "
@@ -243,16 +243,16 @@ class Totals:
             below = chain.pop()
             place = np.zeros(len(rollup.sizes[below]), np.int64)
             place[rollup.codes[below]] = rollup.codes[level]
-            found, level = _divided(found, rollup.totals(values, below), place, least), below
+            found, level = _divide_total(found, rollup.totals(values, below), place, least), below
         return self.placed([rollup.totals(found, i) for i in range(len(rollup.sets))])
 
 
-def totals_of(
+def get_totals(
     keys: tuple[str, ...],
     public_keys: pa.Table | BroughtKeys | None,
     total_rows: int | None,
     groups: int,
-    asked: Sequence[tuple[str, Aggregate]],
+    aggregates: Sequence[tuple[str, Aggregate]],
     grouping: GroupingSets,
 ) -> Totals:
     """Return the totals that a query asks for.
@@ -267,7 +267,7 @@ def totals_of(
         )
     if total_rows is not None:
         raise QueryError("bound: with totals give groups=... and rows=..., not total_rows")
-    for name, aggregate in asked:
+    for name, aggregate in aggregates:
         if not aggregate.in_totals:
             raise QueryError(
                 f"agg: {name}: totals are for counts, sums, means, variances, and ratios of these. "
@@ -288,14 +288,14 @@ def totals_of(
     return Totals(rollup, tuple(levels.index(own) for own in sets), grouping.whole)
 
 
-def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: bool) -> GroupingSets:
+def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, is_integer: bool) -> GroupingSets:
     """Return the sets of keys whose totals are requested by name.
 
     Args:
         keys: of GROUP BY.
         given: sets of them; none for ROLLUP, or CUBE.
         cube: whether all sets are asked.
-        whole: as of `GroupingSets`.
+        is_integer: as of `GroupingSets`.
     Raises:
         QueryError: there are no keys, a set has a name that is none of them, or there are too many.
     """
@@ -324,7 +324,7 @@ def grouping_sets(keys: Sequence[str], given: Sequence[Any], cube: bool, whole: 
     sets = list(dict.fromkeys(sets))
     if len(sets) > MAX_SETS:
         raise QueryError(f"totals: at most {MAX_SETS} sets of keys")
-    return GroupingSets(tuple(sets), whole)
+    return GroupingSets(tuple(sets), is_integer)
 
 
 def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
@@ -348,7 +348,7 @@ def _rollup(keys: Columns, sets: tuple[tuple[int, ...], ...]) -> Rollup:
     return Rollup(sets, tuple(values), tuple(levels))
 
 
-def _divided(totals: Floats, parts: Floats, place: NDArray[np.int64], least: float) -> Floats:
+def _divide_total(totals: Floats, parts: Floats, place: NDArray[np.int64], least: float) -> Floats:
     """Divide whole totals into whole numbers near the parts, none below `least`.
 
     Args:

@@ -8,7 +8,9 @@ from sfumato.dataclass import dataclass
 
 Part = tuple[str, int]  # an output, or the number of a sum; of which side of a ratio it is the form
 ADDED: Part = "", 0  # the number that is added
-Sides = tuple[Mapping[Part, int], Mapping[Part, int] | None]  # by part, the place of its weight; None over 1
+RatioParts = tuple[
+    Mapping[Part, int], Mapping[Part, int] | None
+]  # by part, the place of its weight; None over 1
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class LinearColumn:
         names: the columns of weights: of the ratios, and for each sum a list of row numbers with weights.
     """
 
-    ratios: tuple[Sides, ...]
-    sums: tuple[tuple[Sides, ...], ...]
+    ratios: tuple[RatioParts, ...]
+    sums: tuple[tuple[RatioParts, ...], ...]
     names: tuple[str, ...]
 
 

@@ -23,7 +23,7 @@ from sfumato.query.aggregates import (
 )
 from sfumato.query.engine_protocol import BroughtKeys, ExactQuery
 from sfumato.query.error_bars import REMEDY, Bias
-from sfumato.query.group_totals import GROUPING, GroupingSets, Series, Totals, series_of, totals_of
+from sfumato.query.group_totals import GROUPING, GroupingSets, Series, Totals, get_series, get_totals
 from sfumato.query.option_names import BeyondChoice
 from sfumato.query.schema import Schema, Step
 from sfumato.transformations import Statistic
@@ -102,7 +102,7 @@ class Query:
             )
         _check_names([*self.shown_keys, *self.output_names])
         self._check_derived()
-        weights = checked_weights(self.weights, [name for name, _ in self.aggregates])
+        weights = check_weights(self.weights, [name for name, _ in self.aggregates])
         object.__setattr__(self, "weights", weights)
         if self.total_rows is not None:
             self._check_total_rows()
@@ -117,7 +117,7 @@ class Query:
                 "down. Give them with group_by(..., keys=[...]), or leave beyond out to choose "
                 "groups at random"
             )
-        if self.beyond == "scale" and (whole := self._whole):
+        if self.beyond == "scale" and (whole := self._unscalable_aggregate):
             raise QueryError(
                 f"bound: beyond='scale' scales contributions down, which {whole} does not support. "
                 "Write beyond='sample', or method='shares' for count_distinct"
@@ -129,10 +129,10 @@ class Query:
             )
 
         if self.series is None and any(isinstance(a, Cumulative) for _, a in self.aggregates):
-            found = series_of(self.keys, self.public_keys, self.total_rows, self.aggregates)
+            found = get_series(self.keys, self.public_keys, self.total_rows, self.aggregates)
             object.__setattr__(self, "series", found)
         if self.totals is None and self.grouping is not None:
-            totals = totals_of(
+            totals = get_totals(
                 self.keys, self.public_keys, self.total_rows, self.groups, self.aggregates, self.grouping
             )
             object.__setattr__(self, "totals", totals)
@@ -217,11 +217,13 @@ class Query:
             return False
         if isinstance(keys, pa.Table) and self.groups >= keys.num_rows:
             return False
-        whole = self._whole is not None or any(isinstance(a, Quantiles) for _, a in self.aggregates)
+        whole = self._unscalable_aggregate is not None or any(
+            isinstance(a, Quantiles) for _, a in self.aggregates
+        )
         return self.beyond == "scale" or not whole
 
     @property
-    def _whole(self) -> str | None:
+    def _unscalable_aggregate(self) -> str | None:
         """The name of an aggregate of the query whose contributions cannot be scaled, if any."""
         return next((name for name, a in self.aggregates if not a.divisible), None)
 
@@ -347,7 +349,7 @@ class Query:
         )  # fmt: skip
 
 
-def checked_weights(
+def check_weights(
     weights: Iterable[tuple[str, object]], names: Collection[str]
 ) -> tuple[tuple[str, Fraction], ...]:
     """Return the valid, exact weights of a query's aggregates.

@@ -124,7 +124,7 @@ Step = Filter | Derive
 def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
     """Refuse a column whose values do not compare alike everywhere, such as a nested one."""
     if schema[column].kind is Kind.OPAQUE:
-        name, type_name = spelled(column), schema[column].type_name
+        name, type_name = format_name(column), schema[column].type_name
         field = f", or a field such as {name}.x," if type_name.startswith("STRUCT") else ""
         raise ColumnError(
             f"{where}: {column!r} is {type_name}, whose values cannot be compared reliably. Use "
@@ -132,27 +132,27 @@ def check_flat(where: str, column: str, schema: Schema, place: str) -> None:
         )
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a column name for SQL, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def own_name(name: str, known: Iterable[str]) -> str:
+def match_name(name: str, known: Iterable[str]) -> str:
     """Return the spelling in the schema of a column name that differs in case; else the name itself.
 
-    >>> own_name("VISITS", ["visits", "towns"]), own_name("x", ["X", "x"]), own_name("X1", ["x"])
+    >>> match_name("VISITS", ["visits", "towns"]), match_name("x", ["X", "x"]), match_name("X1", ["x"])
     ('visits', 'x', 'X1')
     """
     alike = [one for one in known if one.casefold() == name.casefold()]
     return alike[0] if len(alike) == 1 else name
 
 
-def spelled(column: str) -> str:
+def format_name(column: str) -> str:
     """Write a column name as people do in SQL: in quotes if it needs them."""
-    return column if column.isidentifier() else quoted(column)
+    return column if column.isidentifier() else quote_name(column)
 
 
-def checked_expression(where: str, expression: object) -> str:
+def check_expression(where: str, expression: object) -> str:
     """Return a valid SQL expression over columns, or raise an error on what it must be."""
     if not isinstance(expression, str) or not expression.strip():
         raise QueryError(

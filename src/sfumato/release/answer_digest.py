@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.display.formatting import unguarded
+from sfumato.display.formatting import unguard_formula
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.release.release_files import with_formulas
 from sfumato.release.table_digest import column_digest, digests, table_digest
@@ -110,7 +110,7 @@ def opened(answer: Any, released: Answer) -> tuple[str, pa.Table, list[str]]:
     """
     types = {column.name: _type(column.type) for column in released.columns}
     if isinstance(answer, pa.Table):
-        return "The table", *_typed(_of_arrow(answer), types)
+        return "The table", *_typed(_read_columns(answer), types)
     if not isinstance(answer, str | PathLike):
         raise ParameterError("answer", type(answer).__name__, "the path of a file, or an Arrow table")
     path = Path(fspath(answer))
@@ -130,14 +130,14 @@ def opened(answer: Any, released: Answer) -> tuple[str, pa.Table, list[str]]:
 def _parquet(file: BinaryIO) -> _Columns:
     import pyarrow.parquet
 
-    return _of_arrow(pyarrow.parquet.read_table(file))
+    return _read_columns(pyarrow.parquet.read_table(file))
 
 
 def _arrow(file: BinaryIO) -> _Columns:
-    return _of_arrow(pa.ipc.open_file(file).read_all())
+    return _read_columns(pa.ipc.open_file(file).read_all())
 
 
-def _of_arrow(table: pa.Table) -> _Columns:
+def _read_columns(table: pa.Table) -> _Columns:
     return _Columns(table.column_names, dict(zip(table.column_names, table.columns, strict=True)))
 
 
@@ -155,7 +155,7 @@ def _csv(file: BinaryIO) -> _Columns:
         quoted_strings_can_be_null=False,
     )
     table = csv.read_csv(file, parse_options=whole, convert_options=as_text)
-    names = list(map(unguarded, names))
+    names = list(map(unguard_formula, names))
     return _Columns(names, dict(zip(names, table.columns, strict=True)), texts=True)
 
 

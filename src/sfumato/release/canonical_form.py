@@ -117,10 +117,10 @@ def plain(value: Any) -> Any:
 
 
 def _rows(
-    told: Mapping[str, Any], unit: str, keys: tuple[str, ...], public: pa.Table | BroughtKeys | None
+    description: Mapping[str, Any], unit: str, keys: tuple[str, ...], public: pa.Table | BroughtKeys | None
 ) -> dict[str, Any]:
     """Return the canonical form of rows: source, privacy unit and groups."""
-    columns = told["columns"]
+    columns = description["columns"]
     groups: Any = "private" if keys and public is None else None
     if isinstance(public, BroughtKeys):
         groups = {"collection": public.collection}
@@ -130,7 +130,7 @@ def _rows(
             groups["values"] = [[plain(value) for value in row.values()] for row in public.to_pylist()]
         else:
             groups["sha256"] = table_digest(public)
-    return {name: one for name, one in told.items() if name != "columns"} | {
+    return {name: one for name, one in description.items() if name != "columns"} | {
         "privacy_unit": columns.get(unit, unit),
         "group_by": [[key, columns.get(key, key)] for key in keys],
         "groups": groups,

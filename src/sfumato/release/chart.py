@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.dataclass import dataclass
-from sfumato.display.pictures import checked_picture, new_picture, save
+from sfumato.display.pictures import check_picture, new_picture, save
 from sfumato.errors import require
 from sfumato.query.error_bars import NO_BIAS, UNBIASED, Bars
 from sfumato.query.group_totals import shown_keys
@@ -58,7 +58,7 @@ def bar_chart(
         require("matplotlib", "plot")
         with _plain_style():
             return _figure(release._chart(release.bars if bars is None else bars))
-    target = checked_picture(path, "plot path")
+    target = check_picture(path, "plot path")
     check = partial(release._check_no_source, target, "plot path")
     check()
     chart = release._chart(release.bars if bars is None else bars)
@@ -137,7 +137,7 @@ class Chart:
         return len(self.labels) > 12 or sum(len(label) + 2 for label in self.labels) > 48
 
     @classmethod
-    def of_largest(cls, release: TopRelease, bars: Bars) -> Chart:
+    def from_largest_groups(cls, release: TopRelease, bars: Bars) -> Chart:
         """Return the chart of the largest groups, in the order in which they were drawn."""
         question, table = release.question, release.to_arrow()
         width, shown = bars._widths(release), table.slice(0, MAX_GROUPS)
@@ -157,7 +157,7 @@ class Chart:
         )
 
     @classmethod
-    def from_release(cls, release: Release, bars: Bars, told: str = "") -> Chart:
+    def from_release(cls, release: Release, bars: Bars, summary: str = "") -> Chart:
         """Return the chart of a release by groups, with a panel for each aggregate."""
         widths = bars._widths(release).slice(0, MAX_GROUPS)
         whole = release.to_arrow()
@@ -189,7 +189,7 @@ class Chart:
             " · ".join(keys),
             [" · ".join(_label(v) for v in row) for row in zip(*columns, strict=True)] if keys else [""],
             panels,
-            "\n".join(filter(None, [_footer(release, *of, bars), told])),
+            "\n".join(filter(None, [_footer(release, *of, bars), summary])),
         )
 
 

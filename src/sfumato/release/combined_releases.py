@@ -21,11 +21,11 @@ from sfumato.noise.law_tails import Floats
 from sfumato.plan.plan import describe
 from sfumato.plan.top_measurement import RANK
 from sfumato.query.aggregates.estimate import is_sure
-from sfumato.query.error_bars import Bars, checked_confidence
+from sfumato.query.error_bars import Bars, check_confidence
 from sfumato.query.group_totals import GROUPING
 from sfumato.release.answer_digest import opened
 from sfumato.release.canonical_form import canonical_digest
-from sfumato.release.estimate_table import TAILS, EstimateTable, Source, deviations, tail_of
+from sfumato.release.estimate_table import TAILS, EstimateTable, Source, deviations, widest_tail
 from sfumato.release.noisy_table import NoisyTable
 from sfumato.release.processed_release import ProcessedRelease
 from sfumato.release.receipt import Receipt
@@ -70,9 +70,9 @@ def combine(
     given = [] if single else list(releases)
     if len(given) < 2:
         raise QueryError("combine: there are fewer than two releases. Pass a list, combine([one, other])")
-    parts, keys = _aligned("combine", given, outputs)
-    made = {name: _average(*_stacked(parts, name)) for name in parts[0].values}
-    return _joined("Combined estimates", parts, keys, made)
+    parts, keys = _align_estimates("combine", given, outputs)
+    made = {name: _average(*_stack_estimates(parts, name)) for name in parts[0].values}
+    return _join_parts("Combined estimates", parts, keys, made)
 
 
 @suggest_arguments
@@ -102,10 +102,10 @@ def change(
     >>> print(sf.change(people.release(epsilon=8), people.release(epsilon=8)).to_arrow().column_names)
     ['people']
     """
-    parts, keys = _aligned("change", [before, after], outputs)
+    parts, keys = _align_estimates("change", [before, after], outputs)
     made = {}
     for name in parts[0].values:
-        (old, new), (old_error, new_error), (old_step, new_step) = _stacked(parts, name)
+        (old, new), (old_error, new_error), (old_step, new_step) = _stack_estimates(parts, name)
         if truth_value(relative, "relative"):
             old = np.where(is_sure(old, old_error), old, np.nan)
             share = new / old
@@ -114,7 +114,7 @@ def change(
             made[name] = share - 1, error, step
         else:
             made[name] = new - old, np.hypot(old_error, new_error), np.hypot(old_step, new_step)
-    return _joined("Relative change" if relative else "Change", parts, keys, made)
+    return _join_parts("Relative change" if relative else "Change", parts, keys, made)
 
 
 @suggest_arguments
@@ -153,7 +153,7 @@ def read_release(
     True
     """
     bill = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
-    checked_confidence(confidence)
+    check_confidence(confidence)
     verified = bill.verify(table)
     if not verified.ok or bill.answer is None:
         raise EngineError(f"read_release: {' '.join(str(verified).splitlines()[:2])}")
@@ -165,7 +165,7 @@ def read_release(
         )
     keys = [key for key, _ in plan["group_by"]] + [GROUPING] * ("totals" in plan)
     read = opened(table, bill.with_error_bars or bill.answer)[1]
-    tail = "log_concave" if bill.description is None else tail_of(bill.description)
+    tail = "log_concave" if bill.description is None else widest_tail(bill.description)
     rough = tuple(f"{name}_" for name, form in plan.get("outputs", ()) if form["kind"] in _ROUGH)
     released = [c.name for c in bill.answer.columns if c.name not in (*keys, RANK)]
     beside = [name for name in read.column_names if name not in (*keys, RANK, *released)]
@@ -191,7 +191,7 @@ def read_release(
     )
 
 
-def _stacked(parts: Sequence[EstimateTable], name: str) -> list[Floats]:
+def _stack_estimates(parts: Sequence[EstimateTable], name: str) -> list[Floats]:
     """Return the values, standard errors and half steps of an output: for each part, and each group."""
     kinds = ("values", "standard_errors", "half_steps")
     return [np.stack([getattr(part, kind)[name] for part in parts]) for kind in kinds]
@@ -211,7 +211,7 @@ def _average(values: Floats, errors: Floats, steps: Floats) -> tuple[Floats, Flo
     return (weights * values).sum(axis=0), error, step
 
 
-def _joined(
+def _join_parts(
     name: str,
     parts: Sequence[EstimateTable],
     keys: pa.Table,
@@ -230,7 +230,7 @@ def _joined(
     return EstimateTable(keys, values, errors, steps, tail, notes, sources, name)
 
 
-def _aligned(
+def _align_estimates(
     function: str, releases: Sequence[NoisyTable | EstimateTable], outputs: Sequence[str] | None
 ) -> tuple[list[EstimateTable], pa.Table]:
     """Return the estimates of releases with the same groups in the same order, NaN where one lacks a group.
@@ -314,7 +314,7 @@ def _estimates(release: NoisyTable | EstimateTable, shape: _Shape) -> EstimateTa
         {name: _floats(table[name]) for name in shape.outputs},
         {name: _floats(errors[name]) for name in shape.outputs},
         {name: _half_step(table[name]) for name in shape.outputs},
-        tail_of(describe(release._plans)),
+        widest_tail(describe(release._plans)),
         tuple(_notes(release)),
         _sources(release),
         "Release",

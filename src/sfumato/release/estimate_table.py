@@ -23,11 +23,11 @@ from sfumato.query.error_bars import (
     BarKind,
     Bars,
     Errors,
+    check_confidence,
     check_error_names,
-    checked_confidence,
     requested_kind,
 )
-from sfumato.release.release_display import measured
+from sfumato.release.release_display import format_measured
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,7 @@ class EstimateTable(SuggestingArguments, ResultTable):
         >>> sf.combine([visits.release(epsilon=1), visits.release(epsilon=1)]).to_arrow().num_rows
         1
         """
-        return self._beside_keys(self.values)
+        return self._add_keys(self.values)
 
     def errors(
         self, confidence: float = 0.95, *, kind: BarKind = "half_width", simultaneous: bool = False
@@ -125,8 +125,8 @@ class EstimateTable(SuggestingArguments, ResultTable):
         >>> round(both.errors(0.95)["people"][0].as_py(), 2)
         2.39
         """
-        bars = Bars._checked(checked_confidence(confidence), simultaneous, False, kind)
-        return self._beside_keys(self._widths(bars))
+        bars = Bars._check(check_confidence(confidence), simultaneous, False, kind)
+        return self._add_keys(self._widths(bars))
 
     def frame(self, *, errors: Errors = False, confidence: float = 0.95) -> pandas.DataFrame:
         """Return the estimates as a pandas data frame, optionally with error bars.
@@ -150,7 +150,7 @@ class EstimateTable(SuggestingArguments, ResultTable):
         """
         if (kind := requested_kind(errors)) is None:
             return self.to_pandas()
-        bars = Bars._checked(confidence, kind=kind)
+        bars = Bars._check(confidence, kind=kind)
         check_error_names(self.values, [*self.keys.column_names, *self.values], bars.suffix)
         widths = self._widths(bars)
         columns = {
@@ -158,7 +158,7 @@ class EstimateTable(SuggestingArguments, ResultTable):
             for output, values in self.values.items()
             for name, column in ((output, values), (f"{output}{bars.suffix}", widths[output]))
         }
-        return pandas_frame(self._beside_keys(columns), self._attributes())
+        return pandas_frame(self._add_keys(columns), self._attributes())
 
     def _widths(self, bars: Bars) -> Mapping[str, Floats]:
         if bars.standard:
@@ -171,7 +171,7 @@ class EstimateTable(SuggestingArguments, ResultTable):
     def _size(self) -> int:
         return len(next(iter(self.values.values())))
 
-    def _beside_keys(self, columns: Mapping[str, Floats]) -> pa.Table:
+    def _add_keys(self, columns: Mapping[str, Floats]) -> pa.Table:
         made = [*self.keys.columns, *map(nullable_column, columns.values())]
         return pa.table(made, names=[*self.keys.column_names, *columns])
 
@@ -183,7 +183,7 @@ class EstimateTable(SuggestingArguments, ResultTable):
         columns = {
             name: [cell(one) for one in table[name].to_pylist()]
             if name in names
-            else measured(table[name].to_pylist(), widths[name].slice(0, _SHOWN).to_pylist())
+            else format_measured(table[name].to_pylist(), widths[name].slice(0, _SHOWN).to_pylist())
             for name in table.column_names
         }
         beyond = (
@@ -222,11 +222,11 @@ def deviations(tail: str, failure: float) -> tuple[float, float]:
     return float(found.min()), float(found.max())
 
 
-def tail_of(description: Mapping[str, Any]) -> str:
+def widest_tail(description: Mapping[str, Any]) -> str:
     """Return the widest family of the noise that a certificate's description names.
 
     >>> noise = {"shape": "independent", "law": "laplace", "scales": {"n": "4"}}
-    >>> tail_of({"parts": [{"noise": noise}, {"noise": {"law": "gaussian"}}, {"noise": None}]})
+    >>> widest_tail({"parts": [{"noise": noise}, {"noise": {"law": "gaussian"}}, {"noise": None}]})
     'laplace'
     """
     laws = [

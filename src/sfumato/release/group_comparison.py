@@ -109,7 +109,7 @@ def only_here(method: str, what: str) -> RefusalError:
     )
 
 
-def compared(
+def compare_groups(
     batches: Sequence[NoisyBatch],
     output: str,
     first: object,
@@ -134,14 +134,14 @@ def compared(
         QueryError: there is no such output, or no such group among those that are shown; or it has no
             interval with the sampling error.
     """
-    estimate = estimate_of(batches, output)
+    estimate = get_estimate(batches, output)
     failure = 1 - bars.confidence
     places = [_place(batches, key) for key in (first, second)]
     rows = [_row(*place) for place in places]
     shown = [float(estimate.output(numbers)[row].as_py()) for numbers, row in rows]
-    found = None if sampled is not None else _of_forms(estimate, rows, places[0] == places[1], failure)
+    found = None if sampled is not None else _form_intervals(estimate, rows, places[0] == places[1], failure)
     if found is None:
-        interval = estimate.interval if sampled is None else sampled.interval_of(estimate)
+        interval = estimate.interval if sampled is None else sampled.make_interval(estimate)
         sides = [_at(interval(numbers, failure / 2), row) for numbers, row in rows]
         found = sides[0] - sides[1], sides[0] / sides[1]
     apart, times = ((float(i.low[0]), float(i.high[0])) for i in found)
@@ -151,7 +151,7 @@ def compared(
 Row = tuple[NoisyNumbers, int]
 
 
-def _of_forms(
+def _form_intervals(
     estimate: Estimate, rows: Sequence[Row], same: bool, failure: float
 ) -> tuple[Interval, Interval] | None:
     """Return the intervals of difference and ratio by the law of the noise; None where it is not known."""
@@ -211,7 +211,7 @@ def shares(
         QueryError: there is no such output, or it does not add up; or it has no interval with the sampling
             error.
     """
-    estimate = estimate_of(batches, output)
+    estimate = get_estimate(batches, output)
     if batches[0].measurement.totals is not None:
         raise QueryError(
             "share_of_total: this release has totals with its groups. Use compare() for the ratio of two rows"
@@ -228,7 +228,7 @@ def shares(
         along = numbers.noises.along(top, bottom, failure)
         found = fieller(value, whole, along, (0.0, 1.0)) if count else quotient(value, whole, along)
     else:
-        found = _of_parts(batches, estimate, value, failure / 2, sampled)
+        found = _share_interval(batches, estimate, value, failure / 2, sampled)
     columns = {"share": value / np.where(whole == 0, np.nan, whole), "low": found.low, "high": found.high}
     keys = pa.Table.from_batches([b.keys for b in batches])
     made = pa.table(
@@ -237,7 +237,7 @@ def shares(
     return made.replace_schema_metadata({"intervals": covered(bars, bias)})
 
 
-def _of_parts(
+def _share_interval(
     batches: Sequence[NoisyBatch],
     estimate: Estimate,
     value: Floats,
@@ -270,7 +270,7 @@ def _of_parts(
     return Interval(*(np.where(sure, end, edge) for end, edge in zip((low, high), edges, strict=True)))
 
 
-def estimate_of(batches: Sequence[NoisyBatch], output: object) -> Estimate:
+def get_estimate(batches: Sequence[NoisyBatch], output: object) -> Estimate:
     """Return the estimate of an output that groups are compared by.
 
     Raises:

@@ -13,7 +13,7 @@ from sfumato.dataclass import dataclass
 from sfumato.noise.law_tails import Floats
 from sfumato.noise.noise_sums import ONE, Form, Interval, Noises, balanced_half_width, quotient
 from sfumato.plan.noisy_statistics import NoisyBatch
-from sfumato.query.linear_forms import LinearColumn, Part, Sides
+from sfumato.query.linear_forms import LinearColumn, Part, RatioParts
 
 _Rows = dict[int, Form]  # a linear form of several groups: by released row, that of its noisy statistics
 _Ratio = tuple[_Rows, _Rows]
@@ -86,12 +86,12 @@ class LinearWidths:
         sums = [self._sum(own, rows or [], alone) for own, rows in zip(column.sums, weights[1:], strict=True)]
         whole, ratios = _Rows(), list[_Ratio]()
         for top, bottom in column.ratios:
-            above, parts = self._weighted(top, weights[0], sums)
+            above, parts = self._weighted_sum(top, weights[0], sums)
             if bottom is None:
                 _add(whole, above)
                 ratios += parts
             else:
-                ratios.append((above, self._weighted(bottom, weights[0], sums)[0]))
+                ratios.append((above, self._weighted_sum(bottom, weights[0], sums)[0]))
         if len(ratios) == 1 and not any(form.weights for form in whole.values()):
             middle, own = self._value(whole), ratios[0]
             value = np.array([shown - middle])
@@ -102,7 +102,7 @@ class LinearWidths:
         return float(half) + (0.0 if alone else self._shift(whole, ratios))
 
     def _sum(
-        self, sides: Sequence[Sides], rows: Sequence[Sequence[float]], alone: bool
+        self, sides: Sequence[RatioParts], rows: Sequence[Sequence[float]], alone: bool
     ) -> tuple[_Rows, list[_Ratio]]:
         """Return what a sum adds up: a form, and the ratios of rows; `alone` if all is of one row."""
         whole, ratios = _Rows(), list[_Ratio]()
@@ -122,7 +122,7 @@ class LinearWidths:
             found = found.plus(forms[of], weights[place])
         return found
 
-    def _weighted(
+    def _weighted_sum(
         self, side: Mapping[Part, int], weights: Sequence[float], sums: Sequence[tuple[_Rows, list[_Ratio]]]
     ) -> tuple[_Rows, list[_Ratio]]:
         """Return a weighted sum of sums."""

@@ -30,9 +30,9 @@ from sfumato.files import check_no_source
 from sfumato.names import SuggestingArguments, foreign_names
 from sfumato.ownership import Owned
 from sfumato.plan.plan import Described, describe
-from sfumato.plan.serialization import packed, restored_release, unpacked
+from sfumato.plan.serialization import deserialize, deserialize_release, serialize
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import BarKind, Bars, Bias, Errors, checked_confidence, requested_kind
+from sfumato.query.error_bars import BarKind, Bars, Bias, Errors, check_confidence, requested_kind
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.group_comparison import Comparison
@@ -150,7 +150,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             found["bias"] = sentence
         return found | ({} if bars is None else {"error_bars": bars.describe(bias)})
 
-    def _described(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
+    def _with_metadata(self, made: pa.Table, bars: Bars | None = None) -> pa.Table:
         """Return the noisy table with facts about its numbers in the metadata of its schema.
 
         Args:
@@ -175,7 +175,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         for one in self._paid:
             if one.again.body is not None:
                 with in_own_words(_no_answer, Exception):
-                    self._restore(unpacked(one.again.body))
+                    self._restore(deserialize(one.again.body))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickle or copy a noisy table that was drawn; refuse otherwise.
@@ -186,19 +186,19 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         with self._turn():
             if not self.drawn:
                 return super().__reduce_ex__(protocol)  # which refuses
-            return restored_release, (type(self), self._state())
+            return deserialize_release, (type(self), self._state())
 
     def _state(self) -> dict[str, Any]:
         """Return the finished noisy table for another process: its noisy statistics and plan, and no rows."""
         state = {"identity": self._identity, "unsafe": self._unsafe, "entered": self._entered}
-        return state | {"numbers": packed(self._own_numbers())}
+        return state | {"numbers": serialize(self._pickled_numbers())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
         """Become the finished noisy table that `_state` describes."""
         self._from_ledger = state["entered"]
         self._identity = state["identity"]
         self._was_unsafe = state["unsafe"]
-        if (numbers := unpacked(state["numbers"])) is not None:
+        if (numbers := deserialize(state["numbers"])) is not None:
             self._restore(numbers)
 
     @property
@@ -208,14 +208,14 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
     @abstractmethod
     def _noisy_numbers(self) -> Any:
-        """Return the noisy statistics as `packed` takes them; None where they are not kept."""
+        """Return the noisy statistics as `serialize` takes them; None where they are not kept."""
 
-    def _own_numbers(self) -> Any:
+    def _pickled_numbers(self) -> Any:
         """Return the noisy statistics that go along when the noisy table is copied or pickled."""
         return self._noisy_numbers()
 
     @abstractmethod
-    def _restore(self, kept: Any) -> None:
+    def _restore(self, state: Any) -> None:
         """Have the noisy statistics of a release of the same query, in place of a draw."""
 
     @property
@@ -282,7 +282,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         ['people', 'people_error']
         """
         require("pandas", "pandas")
-        bars = self._bars_beside(errors, confidence, simultaneous, sampling)
+        bars = self._requested_bars(errors, confidence, simultaneous, sampling)
         if bars is None or not errors:
             return self.to_pandas()
         self._check_bars(bars)
@@ -298,10 +298,10 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         """Return the requested error bars, with the defaults of the noisy table."""
         given = self.bars.confidence if confidence is None else confidence
         default = self.bars.sampling and kind != "standard"
-        bars = Bars._checked(given, simultaneous, default if sampling is None else sampling, kind)
+        bars = Bars._check(given, simultaneous, default if sampling is None else sampling, kind)
         return replace(bars, selected=self.bars.selected)
 
-    def _bars_beside(
+    def _requested_bars(
         self, errors: Errors, confidence: float | None, simultaneous: bool, sampling: bool | None
     ) -> Bars | None:
         """Return the error bars to put beside the numbers; None if none are requested."""
@@ -390,7 +390,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         >>> release.errors(0.95).to_pylist(), release.errors(kind="standard")["people"][0].as_py()
         ([{'people': 3.0}], 1.35...)
         """
-        return self._errors(self._bars(checked_confidence(confidence), simultaneous, sampling, kind))
+        return self._errors(self._bars(check_confidence(confidence), simultaneous, sampling, kind))
 
     @abstractmethod
     def _errors(self, bars: Bars) -> pa.Table:
@@ -431,7 +431,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         """
         release = self._grouped("compare")
         return release._compared(
-            output, first, second, release._bars(checked_confidence(confidence), sampling=sampling)
+            output, first, second, release._bars(check_confidence(confidence), sampling=sampling)
         )
 
     def share_of_total(
@@ -459,7 +459,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         ['year', 'share', 'low', 'high']
         """
         release = self._grouped("share_of_total")
-        return release._shares(output, release._bars(checked_confidence(confidence), sampling=sampling))
+        return release._shares(output, release._bars(check_confidence(confidence), sampling=sampling))
 
     def _grouped(self, method: str) -> Release:
         """Return the release behind the noisy table whose groups a method compares.
@@ -515,7 +515,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         ...     print((Path(folder) / "people.csv").read_text().split()[0])
         "people","people_error"
         """
-        target = release_files.checked_path(path, workbook=True)
+        target = release_files.check_path(path, workbook=True)
 
         def check() -> None:
             for file in release_files.written_files(target):
@@ -523,7 +523,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
 
         check()
         self._check_lists(Path(path))
-        bars = self._bars_beside(errors, confidence, simultaneous, sampling)
+        bars = self._requested_bars(errors, confidence, simultaneous, sampling)
         if bars is not None:
             self._check_bars(bars)
         if release_files.is_workbook(target):
@@ -599,7 +599,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
         from sfumato.release.answer_digest import Answer
         from sfumato.release.receipt import Receipt
 
-        given = self._bars_beside(errors, confidence, simultaneous, sampling)
+        given = self._requested_bars(errors, confidence, simultaneous, sampling)
         if given is not None:
             self._check_bars(given)
         answer = Answer._from_table(self.to_arrow())
@@ -616,7 +616,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             description=describe(self._plans),
         )
 
-    def _answered(self, **said: Any) -> None:
+    def _record_answer(self, **said: Any) -> None:
         """Record in the journal of the ledger that the noisy table was drawn."""
         for paid in self._paid:
             found = {"plan": self.canonical()} if self.found else {}
@@ -639,7 +639,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             if rows is not None and rows <= _DIGESTED:
                 with suppress(Exception):  # which would cost an answer that is there
                     digest = self.receipt().sha256
-            self._answered(rows=rows, receipt=digest, **self._to_be_given_again())
+            self._record_answer(rows=rows, receipt=digest, **self._to_be_given_again())
 
     def _to_be_given_again(self) -> dict[str, Any]:
         """Return what the journal needs to repeat the noisy table at no charge."""
@@ -648,7 +648,7 @@ class NoisyTable(SuggestingArguments, ResultTable, Owned, ABC):
             return {}
         if (found := self._noisy_numbers()) is None:
             return {}
-        return {"question": again.question, "data": again.data, "body": packed(found)}
+        return {"question": again.question, "data": again.data, "body": serialize(found)}
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -748,7 +748,7 @@ _NOT_BY_GROUP = (
 )
 
 
-def stopped(error: Exception) -> EngineError:
+def make_draw_error(error: Exception) -> EngineError:
     """Make the error of a noisy table whose draw stopped, without the text that may quote rows."""
     kind = type(error).__name__
     return EngineError(

@@ -13,7 +13,7 @@ from typing import Any
 from sfumato.budget import Budget
 from sfumato.budget.ledger import Entry, LedgerBudget, PriorAnswer
 from sfumato.errors import ParameterError, SfumatoError
-from sfumato.plan.plan import Described, certified, total
+from sfumato.plan.plan import Described, certify_plans, sum_costs
 from sfumato.query.engine_protocol import Evaluator
 from sfumato.query.query import Query
 
@@ -135,12 +135,12 @@ def payment(
         RefusalError: the certificate of the releases is refused.
     """
     check_budget(budget)
-    certified(plans)
+    certify_plans(plans)
     if made_up:
         return no_charge
     if budget is None:
         return no_budget
-    (epsilon, delta), loss = total(plans), reduce(add, (plan.charge for plan in plans))
+    (epsilon, delta), loss = sum_costs(plans), reduce(add, (plan.charge for plan in plans))
 
     def pay() -> tuple[Charge, ...]:
         if not isinstance(budget, LedgerBudget):

@@ -176,7 +176,7 @@ class ProcessedRelease(NoisyTable):
                     with self._telling():
                         self._table, self._rows = self._computation.run(self._releases)
                     self._drew(self._table.num_rows)
-                self._table = self._described(self._table)
+                self._table = self._with_metadata(self._table)
             except EngineError as error:
                 failed = self._with_what_is_left(error)
             if failed is None:
@@ -210,7 +210,7 @@ class ProcessedRelease(NoisyTable):
         for (shown_as, name), shown in zip(columns, table.columns, strict=True):
             bar = pa.nulls(len(table), pa.float64()) if name is None else widths[name]
             if shown_as in measured and not bars.standard:
-                bar = _around(shown, released[name], bar)
+                bar = _make_bars(shown, released[name], bar)
             given.append(bar)
         return pa.table(given, names=table.schema.names)
 
@@ -318,15 +318,15 @@ class ProcessedRelease(NoisyTable):
         numbers = [release._noisy_numbers() for release in self._releases]
         if self._table is None or any(one is None for one in numbers):
             return None
-        return numbers, *self._own_numbers()[1:]
+        return numbers, *self._pickled_numbers()[1:]
 
-    def _own_numbers(self) -> tuple[Any, ...]:
+    def _pickled_numbers(self) -> tuple[Any, ...]:
         """Return what SQL computed, and which released row each of its rows is; the releases keep theirs."""
         return None, self._table, None if self._rows is None else pa.table({"rows": self._rows})
 
-    def _restore(self, kept: Any) -> None:
+    def _restore(self, state: Any) -> None:
         """Have the noisy statistics of releases of the same queries, and what was computed with them."""
-        numbers, self._table, rows = kept
+        numbers, self._table, rows = state
         self._rows = None if rows is None else rows["rows"].combine_chunks()
         for release, one in zip(self._releases, numbers or (), strict=numbers is not None):
             release._restore(one)
@@ -384,7 +384,7 @@ def _numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _around(shown: pa.ChunkedArray, released: pa.ChunkedArray, bar: pa.ChunkedArray) -> pa.ChunkedArray:
+def _make_bars(shown: pa.ChunkedArray, released: pa.ChunkedArray, bar: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return error bars around the numbers that SQL shows, from those around the released ones."""
     if not _numeric(bar.type):
         return bar

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sfumato import __version__
 from sfumato.budget.epsilon_delta import ExactCost
-from sfumato.budget.loss import proved
+from sfumato.budget.loss import certify_loss
 from sfumato.certificate import Certificate
 from sfumato.certificate.certificate import as_certified, checked
 from sfumato.dataclass import dataclass
@@ -22,7 +22,7 @@ from sfumato.display.cards import Card, Displayed, Facts, TextCard
 from sfumato.display.formatting import price
 from sfumato.errors import EngineError, ParameterError, in_own_words, shown
 from sfumato.exact.parameters import canonical_bytes
-from sfumato.files import checked_place, replacing
+from sfumato.files import check_output_path, replacing
 from sfumato.plan.plan import Described, describe
 from sfumato.release.answer_digest import Answer, ColumnDigest, differences, opened, unique_names
 from sfumato.release.payment import Charge
@@ -78,7 +78,7 @@ class Receipt(Displayed):
 
     def __post_init__(self) -> None:
         if self.description is not None and self.certified is None:
-            object.__setattr__(self, "certified", as_certified(proved(self.description)))
+            object.__setattr__(self, "certified", as_certified(certify_loss(self.description)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as plain data, as in its file.
@@ -116,10 +116,10 @@ class Receipt(Displayed):
 
     def _card(self) -> Card:
         facts = [
-            ("answer", _rows_of(self.answer)),
+            ("answer", _format_rows(self.answer)),
             ("spent", price(*self.spent)),
             ("certified", _certified(self)),
-            ("ledger", _entered(self.ledger)),
+            ("ledger", _describe_entries(self.ledger)),
             *([("bias", self.bias)] if self.bias else []),
             ("sha256", self.sha256),
             ("sfumato", self.sfumato),
@@ -150,7 +150,7 @@ class Receipt(Displayed):
         ...     print(json.loads((Path(folder) / "receipt.json").read_text())["spent"])
         {'epsilon': '1/2', 'delta': '0'}
         """
-        with replacing(checked_place(path, "receipt path", (".json",))) as file:
+        with replacing(check_output_path(path, "receipt path", (".json",))) as file:
             text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
             file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
@@ -321,7 +321,7 @@ class Verification(TextCard):
         lines = [f"{self.what} is not the answer of this receipt:", *(f"- {d}" for d in self.differences)]
         if not self.differences:
             lines = [
-                f"{self.what} agrees with the receipt: {_rows_of(answer)}.",
+                f"{self.what} agrees with the receipt: {_format_rows(answer)}.",
                 "Checked: the names of its columns, the number of its rows, and the SHA-256 of all values, "
                 "with rows in any order.",
             ]
@@ -334,7 +334,7 @@ class Verification(TextCard):
         lines.append(f"{spent}: epsilon {epsilon}, delta {delta}, by sfumato {receipt.sfumato}.")
         lines.append(f"Certified: {_certified(receipt)}.")
         lines += [f"Refused: {one}." for one in self.wrong]
-        lines.append(f"Ledger: {_entered(receipt.ledger)}.")
+        lines.append(f"Ledger: {_describe_entries(receipt.ledger)}.")
         if receipt.bias:
             lines.append(receipt.bias)
         lines.append("A receipt is not signed: anybody who can change both files can make them agree.")
@@ -377,8 +377,8 @@ def _plain(path: str | PathLike[str]) -> Any:
     return json.loads(Path(path).read_bytes().decode(), object_pairs_hook=unique_names)
 
 
-def _check_version(given: object) -> None:
-    version = given.get("receipt") if isinstance(given, Mapping) else None
+def _check_version(value: object) -> None:
+    version = value.get("receipt") if isinstance(value, Mapping) else None
     if not isinstance(version, int):
         raise ValueError("it does not say that it is a receipt")
     if version > VERSION:
@@ -409,7 +409,7 @@ def _certified(receipt: Receipt) -> str:
     return f"epsilon {receipt.certified['epsilon']}, delta {receipt.certified['delta']}"
 
 
-def _rows_of(answer: Answer | None) -> str:
+def _format_rows(answer: Answer | None) -> str:
     if answer is None:
         return "read elsewhere, so there is no digest of it"
     return f"{_rows(answer)}, with columns {', '.join(column.name for column in answer.columns)}"
@@ -419,7 +419,7 @@ def _rows(answer: Answer) -> str:
     return "1 row" if answer.rows == 1 else f"{answer.rows:,} rows"
 
 
-def _entered(ledger: Any) -> str:
+def _describe_entries(ledger: Any) -> str:
     """Return a sentence on the ledger entries of a receipt."""
     if ledger is None:
         return "no entry"

@@ -12,23 +12,23 @@ import pyarrow as pa
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
 from sfumato.display.formatting import visible
-from sfumato.display.progress import fraction_of, notebook_bar
+from sfumato.display.progress import find_progress, notebook_bar
 from sfumato.errors import ParameterError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
 from sfumato.noise.law_tails import Floats
 from sfumato.plan.noisy_statistics import NoisyBatch
-from sfumato.plan.plan import Described, Plan, certified
+from sfumato.plan.plan import Described, Plan, certify_plans
 from sfumato.plan.serialization import DetachedEngine, table_bytes, table_from_bytes
 from sfumato.query import sizes
 from sfumato.query.aggregates import CountPrivacyUnits, CountRows, Estimate, Mean
 from sfumato.query.aggregates.estimate import nullable_column
 from sfumato.query.engine_protocol import Evaluator
-from sfumato.query.error_bars import NO_STANDARD_ERROR, Bars, Bias, check_error_names, checked_confidence
+from sfumato.query.error_bars import NO_STANDARD_ERROR, Bars, Bias, check_confidence, check_error_names
 from sfumato.query.inferred_parameters import Found
 from sfumato.release import release_files
 from sfumato.release.canonical_form import canonical
-from sfumato.release.group_comparison import Comparison, compared, shares
-from sfumato.release.noisy_table import NO_LISTS, NoisyTable, stopped
+from sfumato.release.group_comparison import Comparison, compare_groups, shares
+from sfumato.release.noisy_table import NO_LISTS, NoisyTable, make_draw_error
 from sfumato.release.release_display import release_card, release_facts
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Release(NoisyTable):
             check_error_columns(plan, confidence)
         if unsafe_words is not None and not isinstance(unsafe_words, Words):
             raise ParameterError("unsafe_words", unsafe_words, "a Words of sfumato.noise, in tests alone")
-        certified([plan])
+        certify_plans([plan])
         super().__init__(engine)
         self.plan: Plan = plan
         self.confidence = confidence
@@ -129,7 +129,7 @@ class Release(NoisyTable):
                     bars = None if self.confidence is None else self.bars
                     batches = list(self._outputs(self._draw_all(), bars, 1))
                     self._table = pa.Table.from_batches(batches).combine_chunks()
-            self._table = self._described(self._table, None if self.confidence is None else self.bars)
+            self._table = self._with_metadata(self._table, None if self.confidence is None else self.bars)
         return self._table
 
     def _errors(self, bars: Bars) -> pa.Table:
@@ -148,11 +148,11 @@ class Release(NoisyTable):
         """
         if bars.standard:
             return _standard_errors
-        sampled = self._sampled(bars)
+        sampled = self._sampling_bars(bars)
         half_widths = NoisyBatch.half_widths if sampled is None else sampled.half_widths
         return lambda batch: half_widths(batch, bars.confidence, among)
 
-    def _sampled(self, bars: Bars) -> Sampled | None:
+    def _sampling_bars(self, bars: Bars) -> Sampled | None:
         """Return the release's error bars with sampling error; None if they are of the noise alone.
 
         Raises:
@@ -168,11 +168,11 @@ class Release(NoisyTable):
         return self
 
     def _compared(self, output: str, first: object, second: object, bars: Bars) -> Comparison:
-        sampled = self._sampled(bars)
-        return compared(self._kept(), output, first, second, bars, self.bias, sampled)
+        sampled = self._sampling_bars(bars)
+        return compare_groups(self._kept(), output, first, second, bars, self.bias, sampled)
 
     def _shares(self, output: str, bars: Bars) -> pa.Table:
-        sampled = self._sampled(bars)
+        sampled = self._sampling_bars(bars)
         return shares(self._kept(), output, bars, self.bias, sampled)
 
     def _kept(self) -> list[NoisyBatch]:
@@ -207,10 +207,10 @@ class Release(NoisyTable):
         """Return the noisy statistics of the release; None where they were streamed to a file."""
         return None if self._batches is None else [batch.kept for batch in self._batches]
 
-    def _restore(self, kept: Any) -> None:
+    def _restore(self, state: Any) -> None:
         """Have the noisy statistics that a release of the same query had."""
         self._started = True
-        self._batches = [NoisyBatch.restored(self.plan.measurement, one) for one in kept]
+        self._batches = [NoisyBatch.from_state(self.plan.measurement, one) for one in state]
         for one in self._batches:
             one.outputs()  # so that numbers of another query show before they are looked at
 
@@ -253,7 +253,7 @@ class Release(NoisyTable):
 
     def _check_kind(self, bars: Bars) -> None:
         """Refuse standard errors, or error bars with sampling error, if no output of the release has them."""
-        self._sampled(bars)
+        self._sampling_bars(bars)
         if bars.standard and not any(e.has_standard_error for e in self.plan.requirements.estimates):
             raise QueryError(NO_STANDARD_ERROR.format(", ".join(self.plan.query.output_names)))
 
@@ -279,12 +279,12 @@ class Release(NoisyTable):
         return shown | {name: kind for name, kind in errors.items() if name not in taken}
 
     def _outputs(
-        self, kept: list[NoisyBatch] | None, bars: Bars | None, among: int
+        self, batches: list[NoisyBatch] | None, bars: Bars | None, among: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the outputs of the release; draw the noise, if it was not, once the file is there."""
         error_bars = None if bars is None else self._error_bars(bars, among)
         names = [e.name for e in self.plan.requirements.estimates if e.has_standard_error]
-        for batch in self._draw() if kept is None else kept:
+        for batch in self._draw() if batches is None else batches:
             if bars is None or error_bars is None:
                 yield batch.outputs()
                 continue
@@ -304,11 +304,11 @@ class Release(NoisyTable):
                 return ()
             return tuple(map(visible, hints(self.plan, self._draw_all())))
 
-    def _chart(self, bars: Bars, told: str = "") -> Chart:
+    def _chart(self, bars: Bars, summary: str = "") -> Chart:
         """Return the chart of the release as plain data, with an additional line below."""
         from sfumato.release.chart import Chart
 
-        return Chart.from_release(self, bars, told)
+        return Chart.from_release(self, bars, summary)
 
     def explain(self) -> Explanation:
         """Return the explanation of the release: each step with its bounds, noise and budget share."""
@@ -360,7 +360,7 @@ class Release(NoisyTable):
 
     def _draw_all(self) -> list[NoisyBatch]:
         if self._batches is None:
-            with notebook_bar("Reading rows, adding noise", fraction_of(self, self._engine)):
+            with notebook_bar("Reading rows, adding noise", find_progress(self, self._engine)):
                 self._batches = list(self._draw())
             self._drew(sum(batch.keys.num_rows for batch in self._batches))
         return self._batches
@@ -379,9 +379,9 @@ class Release(NoisyTable):
     def _drawn(self) -> Iterator[NoisyBatch]:
         plan = self.plan
         trees = any(s.listed for s in plan.exact.statistics)
-        with self._telling(), in_own_words(stopped, Exception):
+        with self._telling(), in_own_words(make_draw_error, Exception):
             batches = self._engine.statistics(plan.exact, sizes.BATCH_TREES if trees else sizes.BATCH_GROUPS)
-            for batch in joined(batches) if plan.measurement.at_once else batches:
+            for batch in join_batches(batches) if plan.measurement.at_once else batches:
                 noisy = self._noisy(batch)
                 self._check_home()  # a handler of a signal may have forked in the middle: the child stops
                 yield noisy
@@ -390,7 +390,7 @@ class Release(NoisyTable):
         return self.plan.measurement.draw(batch, self._words)
 
 
-def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def join_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make one batch of all exact statistics, for noise that is drawn for all groups together."""
     yield pa.Table.from_batches(list(batches)).combine_chunks().to_batches()[0]
 
@@ -417,7 +417,7 @@ def check_error_columns(plan: Plan, confidence: object, suffix: str = "_error") 
         ParameterError: confidence is not in (0, 1).
         QueryError: a name is taken.
     """
-    checked_confidence(confidence)
+    check_confidence(confidence)
     query = plan.query
     check_error_names(query.output_names, [*query.shown_keys, *query.output_names], suffix)
 
@@ -445,7 +445,7 @@ def hints(plan: Plan, batches: Sequence[NoisyBatch]) -> tuple[str, ...]:
         aggregate = asked.get(estimate.name)
         # An answer is yes or no: all of one kind is nothing that was cut.
         if isinstance(aggregate, Mean) and not aggregate.lower == 0 == aggregate.upper - 1:
-            found += _clamped(estimate, aggregate, batches)
+            found += _clamping_hint(estimate, aggregate, batches)
     return tuple(found)
 
 
@@ -464,7 +464,7 @@ def _unmatched(estimate: Estimate, batches: Sequence[NoisyBatch]) -> list[str]:
     ]
 
 
-def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> list[str]:
+def _clamping_hint(estimate: Estimate, aggregate: Mean, batches: Sequence[NoisyBatch]) -> list[str]:
     """Return a hint on a released mean that is at a bound of its values."""
     width = estimate.upper - estimate.lower
     at = {"lower": 0, "upper": 0}
@@ -476,8 +476,8 @@ def _clamped(estimate: Estimate, asked: Mean, batches: Sequence[NoisyBatch]) -> 
         at["lower"] += int((told & (shown - half <= estimate.lower)).sum())
         at["upper"] += int((told & (shown + half >= estimate.upper)).sum())
     return [
-        f"{estimate.name} is {side}={float(getattr(asked, side)):g} within its error bar"
-        f"{'' if of == 1 else f' in {number:,} of {of:,} groups'}: most values of {asked.column} may be "
+        f"{estimate.name} is {side}={float(getattr(aggregate, side)):g} within its error bar"
+        f"{'' if of == 1 else f' in {number:,} of {of:,} groups'}: most values of {aggregate.column} may be "
         "clamped to that bound. If more are possible, ask with wider bounds."
         for side, number in at.items()
         if number

@@ -67,7 +67,7 @@ def release_facts(
     found += [("found", str(one)) for one in release.found]
     found.append(("noise", f"{noise_title(plan.noise.name)}, exactly rounded, drawn once"))
     if content["group_by"] and groups is not None:
-        found.append(("groups", groups_told(content, groups)))
+        found.append(("groups", describe_groups(content, groups)))
     return found + error_bars(release, bars, remedy)
 
 
@@ -81,7 +81,7 @@ def top_facts(release: TopRelease, groups: int | None, bars: Bars | None) -> lis
     plan, question = release.plan, release.question
     found = [("spent", cost(release, f", for each {question.unit} (the privacy unit) with all its rows"))]
     if groups is not None:
-        found.append(("groups", largest_told(release, groups)))
+        found.append(("groups", describe_largest(release, groups)))
     if plan.laws:
         found.append(
             ("noise", f"{noise_title(plan.noise.name)}, exactly rounded, drawn once for these groups")
@@ -115,14 +115,14 @@ def error_bars(release: NoisyTable, bars: Bars | None, remedy: str = REMEDY) -> 
     return [*found, ("bias", release.bias.describe(remedy))] if release.bias else found
 
 
-def largest_told(release: TopRelease, groups: int) -> str:
+def describe_largest(release: TopRelease, groups: int) -> str:
     """Return how many largest groups a release has, and how they were drawn, for display."""
     question = release.question
     found = f"{groups:,} of the {question.k:,} asked for, by {question.measured}, in the order drawn"
     return f"{found}; they are {'public' if question.candidates is None else 'private'}"
 
 
-def groups_told(content: dict[str, Any], groups: int) -> str:
+def describe_groups(content: dict[str, Any], groups: int) -> str:
     """Return how many groups a release shows, and how they were chosen, for display.
 
     Args:
@@ -144,7 +144,7 @@ def groups_told(content: dict[str, Any], groups: int) -> str:
     )
 
 
-def bars_of(release: NoisyTable) -> pa.Table | None:
+def get_bars(release: NoisyTable) -> pa.Table | None:
     """Return half-widths of error bars to display with a release; None if it has none."""
     return release.errors(release.bars.confidence) if release.measured else None
 
@@ -152,9 +152,9 @@ def bars_of(release: NoisyTable) -> pa.Table | None:
 def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
     """Display the first rows of a release: keys as they are, numbers with their error bars."""
     few = table.num_rows <= MAX_BARS
-    widths = bars_of(release) if few else None
+    widths = get_bars(release) if few else None
     first = table.slice(0, MAX)
-    columns = dict(columns_of(release, first, None if widths is None else widths.slice(0, MAX)))
+    columns = dict(iter_columns(release, first, None if widths is None else widths.slice(0, MAX)))
     beyond = []
     if table.num_rows > MAX:
         beyond.append(f"The first {MAX:,} of {table.num_rows:,} rows; to_pandas() has all.")
@@ -168,7 +168,7 @@ def _numbers(release: NoisyTable, table: pa.Table, keys: Sequence[str]) -> Rows:
     return Rows(list(columns), rows, left=left, beyond=" ".join(beyond))
 
 
-def columns_of(
+def iter_columns(
     release: NoisyTable, table: pa.Table, widths: pa.Table | None
 ) -> Iterator[tuple[str, Sequence[Cell]]]:
     """Yield the name and the cells of each displayed column of a release.
@@ -192,10 +192,10 @@ def columns_of(
         if widths is None or name not in release.measured:
             yield name, [_plain(value) for value in values]
         else:
-            yield name, measured(values, widths[name].to_pylist())
+            yield name, format_measured(values, widths[name].to_pylist())
 
 
-def measured(values: Sequence[Any], errors: Sequence[Any]) -> list[Cell]:
+def format_measured(values: Sequence[Any], errors: Sequence[Any]) -> list[Cell]:
     """Display values with their error bars; of lists the first entries."""
     if values and isinstance(values[0], list):
         return [_entries(v, e) for v, e in zip(values, errors, strict=True)]
@@ -245,7 +245,7 @@ def far_card(
     for name in table.column_names:
         values = first[name].to_pylist()
         if name in widths:
-            columns[name] = measured(values, widths[name].slice(0, MAX).to_pylist())
+            columns[name] = format_measured(values, widths[name].slice(0, MAX).to_pylist())
         else:
             columns[name] = [cell(value) for value in values]
     more = table.num_rows > MAX

@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from sfumato import __version__
-from sfumato.display.formatting import FORMULA, exact, guarded, unguarded
+from sfumato.display.formatting import FORMULA, exact, guard_formula, unguard_formula
 from sfumato.errors import QueryError, RefusalError, require
-from sfumato.files import checked_place, identity, replacing
+from sfumato.files import check_output_path, identity, replacing
 from sfumato.query.error_bars import Bars
 from sfumato.release.canonical_form import canonical_digest
 
@@ -35,7 +35,7 @@ _OTHER = (
 )
 
 
-def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
+def check_path(path: str | Path, *, workbook: bool = False) -> Path:
     """Return the path of a release file, if its ending names a format and a file can be there.
 
     Args:
@@ -46,11 +46,11 @@ def checked_path(path: str | Path, *, workbook: bool = False) -> Path:
         EngineError: what writes workbooks is not installed.
         OSError: no file can have the name.
     """
-    target = checked_place(path, "output path", (*FORMATS, WORKBOOK) if workbook else FORMATS)
+    target = check_output_path(path, "output path", (*FORMATS, WORKBOOK) if workbook else FORMATS)
     if is_workbook(target):
         require("xlsxwriter", "excel")
     for companion in written_files(target)[1:]:
-        checked_place(companion, "output path", (".json",))
+        check_output_path(companion, "output path", (".json",))
     return target
 
 
@@ -168,14 +168,14 @@ def read(path: Path, written: tuple[int, ...], types: Mapping[str, pa.DataType])
 
             # What stands in quotes is a text, be it empty or "NA"; NULL alone is nothing at all.
             typed = pyarrow.csv.ConvertOptions(
-                column_types={guarded(name): kind for name, kind in types.items()},
+                column_types={guard_formula(name): kind for name, kind in types.items()},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             )
             whole = pyarrow.csv.ParseOptions(newlines_in_values=True)
             table = pyarrow.csv.read_csv(file, convert_options=typed, parse_options=whole)
-            names = map(unguarded, table.column_names)
+            names = map(unguard_formula, table.column_names)
             return pa.table([with_formulas(column) for column in table.columns], list(names))
         table = pa.Table.from_pylist([json.loads(line) for line in file])
         fields = [pa.field(f.name, types.get(f.name, f.type)) for f in table.schema]
@@ -198,16 +198,16 @@ def write_csv(file: BinaryIO, batches: Iterator[pa.RecordBatch]) -> None:
 
 def without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch as a CSV file has it: no text or name in it is a spreadsheet formula."""
-    columns = [_replaced(column, f"^{FORMULA}", r"'\1") for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, [guarded(name) for name in batch.schema.names])
+    columns = [_replace_pattern(column, f"^{FORMULA}", r"'\1") for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, [guard_formula(name) for name in batch.schema.names])
 
 
 def with_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of texts from a CSV file as it was before `without_formulas`."""
-    return _replaced(column, f"^'{FORMULA}", r"\1")
+    return _replace_pattern(column, f"^'{FORMULA}", r"\1")
 
 
-def _replaced(column: Any, pattern: str, replacement: str) -> Any:
+def _replace_pattern(column: Any, pattern: str, replacement: str) -> Any:
     """Return a column for a CSV file with a pattern replaced, if it holds texts."""
     import pyarrow.compute as pc
 
@@ -362,7 +362,7 @@ def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
         lines.append(("WARNING", "of dummy rows: an answer about nobody"))
     lines += [("epsilon", exact(epsilon)), ("delta", exact(delta))]
     for one in content.get("releases", [content]):
-        lines += _of_one(one)
+        lines += _single_release(one)
     if "computed" in content:
         lines.append(("computed", f"with the noisy table alone: {content['computed']}"))
     lines += [("found", str(found)) for found in release.found]
@@ -375,7 +375,7 @@ def about(release: NoisyTable, bars: Bars | None) -> list[tuple[str, Any]]:
     return [*lines, ("plan, SHA-256", canonical_digest(release.canonical()))]
 
 
-def _of_one(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _single_release(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "privacy unit", content["privacy_unit"]
     if content["group_by"]:
         yield "groups", f"{', '.join(content['group_by'])} ({content['groups_are']})"

@@ -149,7 +149,7 @@ def entropy(above: Interval, below: Interval, tail: float) -> Interval:
     return _outward(Interval(lowest(low, many), 1 - lowest(few, high)), 1.0)
 
 
-def of_parts(above: Interval, below: Interval, tail: float) -> Interval:
+def estimate_mean(above: Interval, below: Interval, tail: float) -> Interval:
     """Return the population mean of values of a Poisson number of units that count in part.
 
     Args:
@@ -209,10 +209,10 @@ def _ends(interval: Interval) -> tuple[Floats, Floats]:
     return low, np.maximum(interval.high, _ALMOST_NOTHING)
 
 
-def _outward(interval: Interval, most: float = np.inf) -> Interval:
+def _outward(interval: Interval, maximum: float = np.inf) -> Interval:
     """Return a sampling interval from 0 a little wider, but within what is possible."""
     low, high = interval.low * (1 - _OUTWARD), interval.high * (1 + _OUTWARD)
-    return Interval(np.maximum(low, 0.0), np.minimum(high, most))
+    return Interval(np.maximum(low, 0.0), np.minimum(high, maximum))
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Sampled:
 
     def _has(self, estimate: Estimate) -> bool:
         """Whether an output has error bars with sampling error."""
-        asked, one = self._asked.get(estimate.name), self.plan.query.rows == 1
+        asked, one = self._aggregates.get(estimate.name), self.plan.query.rows == 1
         match asked:
             case CountPrivacyUnits():
                 return True
@@ -278,7 +278,7 @@ class Sampled:
                 return (one or asked.per != "row") and not (signed and not estimate.count)
         return False
 
-    def interval_of(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
+    def make_interval(self, estimate: Estimate) -> Callable[[NoisyNumbers, float], Interval]:
         """Return the function that computes an output's intervals with sampling error.
 
         Raises:
@@ -306,8 +306,8 @@ class Sampled:
 
         Of a unit the group has at most `largest`, and the others together as much for each further group.
         """
-        self.interval_of(estimate)
-        asked, query = self._asked[estimate.name], self.plan.query
+        self.make_interval(estimate)
+        asked, query = self._aggregates[estimate.name], self.plan.query
         largest = 1.0
         if isinstance(asked, Sum):
             if asked.lower < 0 < asked.upper:
@@ -325,7 +325,7 @@ class Sampled:
         return of_group, limits(rest.scaled(1 / most), failure / 2).scaled(most)
 
     @property
-    def _asked(self) -> Mapping[str, Aggregate]:
+    def _aggregates(self) -> Mapping[str, Aggregate]:
         return dict(self.plan.query.aggregates)
 
     def interval(self, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
@@ -333,7 +333,7 @@ class Sampled:
 
         Of counts and sums that is what a sample like this one has on average.
         """
-        asked = self._asked[estimate.name]
+        asked = self._aggregates[estimate.name]
         if isinstance(asked, Mean):
             return self._mean(asked, estimate, numbers, failure)
         if isinstance(asked, Sum):
@@ -341,14 +341,14 @@ class Sampled:
         limits = poisson_sum if self.plan.query.scaled else poisson
         return limits(estimate.interval(numbers, failure / 2), failure / 4)
 
-    def _sum(self, asked: Sum, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
-        lower, upper = float(asked.lower), float(asked.upper)
+    def _sum(self, aggregate: Sum, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(aggregate.lower), float(aggregate.upper)
         total = estimate.interval(numbers, failure / 4)
-        if self._zero_or_one(asked):
+        if self._zero_or_one(aggregate):
             return poisson(total, 3 * failure / 8)
         largest = max(abs(lower), abs(upper))
         # How much the sum varies: by the squares where a variance is released, or by the count, or itself.
-        spread = self._spread(asked) if self.plan.query.rows == 1 else None
+        spread = self._spread(aggregate) if self.plan.query.rows == 1 else None
         if spread is not None:
             assert isinstance(spread, VarianceEstimate)
             squares = _interval(numbers, spread.sum_of_squares, failure / 4)
@@ -361,16 +361,16 @@ class Sampled:
         half = largest * bennett(varies, failure / 8)
         return Interval(total.low - half, total.high + half)
 
-    def _mean(self, asked: Mean, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
-        lower, upper = float(asked.lower), float(asked.upper)
+    def _mean(self, aggregate: Mean, estimate: Estimate, numbers: NoisyNumbers, failure: float) -> Interval:
+        lower, upper = float(aggregate.lower), float(aggregate.upper)
         width = upper - lower
         # The sum of what each value has above the lower bound, and of what it has below the upper one.
         low = _interval(numbers, _less(estimate, lower), failure / 4).scaled(1 / width)
         high = _interval(numbers, _less(estimate, upper), failure / 4).scaled(-1 / width)
-        spread = self._spread(asked)
+        spread = self._spread(aggregate)
         if self.plan.query.scaled:
-            share = of_parts(low, high, failure / 6)
-        elif self._zero_or_one(asked):
+            share = estimate_mean(low, high, failure / 6)
+        elif self._zero_or_one(aggregate):
             share = clopper_pearson(low, high, failure / 4)
         elif spread is None:
             share = entropy(low, high, failure / 4)
@@ -382,23 +382,23 @@ class Sampled:
             share = Interval(np.maximum(share.low, narrow.low), np.minimum(share.high, narrow.high))
         return share.map(lambda x: lower + width * x)
 
-    def _spread(self, asked: Mean | Sum) -> Estimate | None:
+    def _spread(self, aggregate: Mean | Sum) -> Estimate | None:
         """Return the sample variance of the same values, if it is released too."""
         same = [
             name
-            for name, a in self._asked.items()
+            for name, a in self._aggregates.items()
             if isinstance(a, Variance | StandardDeviation)
-            and (a.column, a.lower, a.upper) == (asked.column, asked.lower, asked.upper)
+            and (a.column, a.lower, a.upper) == (aggregate.column, aggregate.lower, aggregate.upper)
         ]
         return next((e for e in self.plan.requirements.estimates if e.name in same), None)
 
-    def _zero_or_one(self, asked: Sum | Mean) -> bool:
+    def _zero_or_one(self, aggregate: Sum | Mean) -> bool:
         """Whether each sampled value is 0 or 1: not if units in too many groups count in part."""
-        whole = not self.plan.query.scaled and self.plan.query.schema[asked.column].kind in (
+        whole = not self.plan.query.scaled and self.plan.query.schema[aggregate.column].kind in (
             Kind.INTEGER,
             Kind.BOOLEAN,
         )
-        return whole and (asked.lower, asked.upper) == (Fraction(0), Fraction(1))
+        return whole and (aggregate.lower, aggregate.upper) == (Fraction(0), Fraction(1))
 
 
 def _interval(numbers: NoisyNumbers, weights: Mapping[str, float], failure: float) -> Interval:

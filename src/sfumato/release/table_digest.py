@@ -123,7 +123,7 @@ def _times(array: Any) -> list[str]:
         zone = "Z" if kind.tz else ""
         texts = [text + digits + zone for text in np.datetime_as_string(moments, kind.unit).tolist()]
     elif pa.types.is_time(kind):
-        texts = [_of_day(int(number)) for number in _numbers(array.cast(pa.time64("ns")), pa.int64())]
+        texts = [_format_time(int(number)) for number in _numbers(array.cast(pa.time64("ns")), pa.int64())]
     else:
         tag = str(kind)
         texts = [str(number) for number in _numbers(array, pa.int64())]
@@ -136,7 +136,7 @@ def _numbers(array: Any, kind: pa.DataType) -> Any:
     return array.view(kind).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
 
 
-def _of_day(nanoseconds: int) -> str:
+def _format_time(nanoseconds: int) -> str:
     """Return a time of day in ISO 8601 for the table's digest, with 0, 6 or 9 digits as needed."""
     seconds, part = divmod(nanoseconds, 10**9)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{part:09}"

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from sfumato.budget.epsilon_delta import ExactCost
 from sfumato.display.cards import Card
-from sfumato.display.progress import fraction_of, notebook_bar
+from sfumato.display.progress import find_progress, notebook_bar
 from sfumato.errors import QueryError, RefusalError, in_own_words
 from sfumato.measurements.int128_array import arrow_column
 from sfumato.noise import Words
-from sfumato.noise.noise_sums import whole_variance
-from sfumato.plan.plan import Described, Plan, certified
+from sfumato.noise.noise_sums import rounded_variance
+from sfumato.plan.plan import Described, Plan, certify_plans
 from sfumato.plan.top_measurement import RANK, TopMeasurement
 from sfumato.query import sizes
 from sfumato.query.error_bars import Bars, Bias, check_error_names
 from sfumato.release.canonical_form import canonical_top
-from sfumato.release.noisy_table import NoisyTable, stopped
+from sfumato.release.noisy_table import NoisyTable, make_draw_error
 from sfumato.release.release_display import release_card, top_facts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TopRelease(NoisyTable):
     """
 
     def __init__(self, plan: Plan[Top, TopMeasurement], words: Words | None = None) -> None:
-        certified([plan])
+        certify_plans([plan])
         super().__init__(plan.query._engine)
         self.question = plan.query
         self.plan = plan
@@ -86,10 +86,10 @@ class TopRelease(NoisyTable):
             self._check_home()
             with self._lock:
                 if self._table is None:
-                    with notebook_bar("Reading rows, drawing groups", fraction_of(self._engine)):
+                    with notebook_bar("Reading rows, drawing groups", find_progress(self._engine)):
                         self._table = self._draw()
                     self._drew(self._table.num_rows)
-        self._table = self._described(self._table)
+        self._table = self._with_metadata(self._table)
         return self._table
 
     def _errors(self, bars: Bars) -> pa.Table:
@@ -98,7 +98,7 @@ class TopRelease(NoisyTable):
         width = self.plan.measurement.half_width(bars.confidence, bars.simultaneous or bars.selected)
         if bars.standard:
             law, step = self.plan.laws[self.question.measured], float(self.plan.measurement.step)
-            width = math.sqrt(whole_variance(law, 1.0)) * step
+            width = math.sqrt(rounded_variance(law, 1.0)) * step
         table = self.to_arrow()
         widths = arrow_column(np.full(table.num_rows, width))
         return table.set_column(table.num_columns - 1, self.question.measured, widths)
@@ -107,13 +107,13 @@ class TopRelease(NoisyTable):
         """Return the noisy table of the largest groups."""
         return self._table
 
-    def _restore(self, kept: Any) -> None:
+    def _restore(self, state: Any) -> None:
         """Have the noisy table that a release of the same largest groups had."""
-        self._table, self._started = kept, True
+        self._table, self._started = state, True
 
     def _state(self) -> dict[str, Any]:
         """Return the largest groups for another process: their noisy table and plan, and no rows."""
-        return super()._state() | {"plan": replace(self.plan, query=self.question._detached())}
+        return super()._state() | {"plan": replace(self.plan, query=self.question._detach())}
 
     def _set_state(self, state: Mapping[str, Any]) -> None:
         """Become the finished release of the largest groups that `_state` describes."""
@@ -158,7 +158,7 @@ class TopRelease(NoisyTable):
             raise QueryError(
                 "plot: counts=False left out the numbers of the largest groups, so there is nothing to plot"
             )
-        return Chart.of_largest(self, bars)
+        return Chart.from_largest_groups(self, bars)
 
     def explain(self) -> TopExplanation:
         """Return the explanation of the largest groups: each step with its noise and cost."""
@@ -186,7 +186,7 @@ class TopRelease(NoisyTable):
                 "spend a second budget. Make a new release"
             )
         self._started = True
-        with self._telling(), in_own_words(stopped, Exception):
+        with self._telling(), in_own_words(make_draw_error, Exception):
             batches = list(self._engine.statistics(self.plan.exact, sizes.BATCH_GROUPS))
             drawn = self._drawn(pa.Table.from_batches(batches))
             self._check_home()  # a handler of a signal may have forked in the middle: the child stops

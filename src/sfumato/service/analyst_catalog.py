@@ -174,7 +174,7 @@ class ChainQuery:
         return self.release_options.get("delta", 0)
 
     @property
-    def looks(self) -> bool:
+    def needs_preliminary_queries(self) -> bool:
         """Whether the analyst's chain query infers bounds from rows before it is planned."""
         return isinstance(self.question, Question) and self.question.automatic
 
@@ -183,9 +183,9 @@ class ChainQuery:
         question = self.question
         if isinstance(question, Top):
             return question._engine.top(question.plan(**self.release_options))
-        return question._engine.release(question._checked_plan(**self.release_options))
+        return question._engine.release(question._check_plan(**self.release_options))
 
-    def pay_for(self, trial: Any, budget: Budget) -> Any:
+    def charge_for(self, trial: Any, budget: Budget) -> Any:
         """Charge the budget for a `trial` release of a chain query and return it, now drawable.
 
         Raises:
@@ -221,7 +221,7 @@ def read_chain_query(
             tables[kind, name] = (catalog.table if kind == "table" else catalog.public)(name, **limits)
         return tables[kind, name]
 
-    reading = Reading(opened, _called, _aggregate)
+    reading = Reading(opened, _call_method, _aggregate)
     question = reading.chain(data)
     if not isinstance(question, (Question, Top)):
         raise QueryError("chain: it must end with agg(...) or top(...)")
@@ -235,7 +235,7 @@ def read_chain_query(
     return ChainQuery(question, given)
 
 
-def _called(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+def _call_method(of: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     """Call a method of a table or question, if analysts are allowed to."""
     kind, methods = next((kind, names) for one, kind, names in _METHODS if isinstance(of, one))
     if name not in methods:

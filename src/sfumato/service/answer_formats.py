@@ -107,7 +107,7 @@ def _parts(release: NoisyTable) -> dict[str, list[str]]:
     return {name: list(outputs) for name, outputs in drawn if len(outputs) > 1}
 
 
-def encoded(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
+def encode_answer(made: Answer, media: str, *, repeats: int | None = None) -> bytes:
     """Return an answer in one of the formats of `MEDIA`.
 
     Args:
@@ -139,7 +139,7 @@ def pack(made: Answer) -> bytes:
     return written.getvalue()
 
 
-def unpacked(stream: bytes) -> Answer:
+def unpack(stream: bytes) -> Answer:
     """Return the answer in an Arrow stream from `pack`."""
     with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
@@ -154,7 +154,7 @@ def with_bars(made: Answer) -> tuple[pa.Table, dict[str, str]]:
     """Return an answer's table with error-bar columns, and the names of these columns."""
     table, names = made.table, {}
     for name, column in made.widths.items():
-        names[name] = _free(f"{name}_error", table.column_names)
+        names[name] = _uncharged_note(f"{name}_error", table.column_names)
         table = table.add_column(table.column_names.index(name) + 1, names[name], column)
     return table, names
 
@@ -178,19 +178,19 @@ def plain_rows(table: pa.Table) -> list[list[Any]]:
 def _plain_column(column: pa.ChunkedArray) -> list[Any]:
     with suppress(OverflowError, ValueError):  # of dates, whose years Python's calendar has not
         return [plain(value) for value in column.to_pylist()]
-    return [_beyond(one) for one in column]
+    return [_to_json_value(one) for one in column]
 
 
-def _beyond(one: pa.Scalar) -> Any:
+def _to_json_value(one: pa.Scalar) -> Any:
     """Return an Arrow value as a JSON value, with dates of any year as text."""
     if not one.is_valid:
         return None
     if isinstance(one, pa.UnionScalar):
-        return _beyond(one.value)
+        return _to_json_value(one.value)
     if isinstance(one, pa.StructScalar):
-        return {name: _beyond(value) for name, value in one.items()}
+        return {name: _to_json_value(value) for name, value in one.items()}
     if isinstance(one, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
-        return [_beyond(value) for value in one.values]
+        return [_to_json_value(value) for value in one.values]
     if pa.types.is_temporal(one.type) and not pa.types.is_interval(one.type):
         return one.cast(pa.string()).as_py()
     return plain(one.as_py())
@@ -217,7 +217,7 @@ def plain(value: Any) -> Any:
     return exact_text(value) if isinstance(value, Decimal) else str(value)
 
 
-def _free(name: str, taken: list[str]) -> str:
+def _uncharged_note(name: str, taken: list[str]) -> str:
     while name in taken:
         name += "_"
     return name

@@ -31,8 +31,8 @@ from sfumato.service.access_tokens import Caller, Tokens
 from sfumato.service.answer_formats import JSON, MEDIA, as_json
 from sfumato.service.monitoring import Metrics, digest, log
 from sfumato.service.openapi import FIELDS, admits, document
-from sfumato.service.page_files import POLICY, routes, words
-from sfumato.service.query_service import QueryRequest, QueryResponse, refused
+from sfumato.service.page_files import POLICY, list_sql_words, routes
+from sfumato.service.query_service import QueryRequest, QueryResponse, make_refusal
 from sfumato.service.worker_processes import Unexpected, where
 
 Turn = asyncio.Future[None]
@@ -170,7 +170,7 @@ class _Refused(Exception):
 
     def __init__(self, status: int, error: SfumatoError, **headers: str) -> None:
         super().__init__(status)
-        self.outcome, self.headers = refused(error, status), headers
+        self.outcome, self.headers = make_refusal(error, status), headers
 
 
 class Service:
@@ -201,17 +201,17 @@ class Service:
             ("POST", "/v1/release", self._release),
             ("GET", "/v1/budget", self._budget),
             ("GET", "/v1/history", self._history),
-            ("GET", "/v1/answers/{entry}", self._kept_answer),
+            ("GET", "/v1/answers/{entry}", self._send_prior_answer),
             ("GET", "/metrics", self._metrics),
         ]
         self.routes: list[Route] = [
             Route(path, self._known(path, asked), methods=[method]) for method, path, asked in endpoints
         ]
         self.routes += [
-            Route("/health", self._free("health", {"status": "ok"}), methods=["GET"]),
+            Route("/health", self._open_endpoint("health", {"status": "ok"}), methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
-            Route("/openapi.json", self._free("openapi", document()), methods=["GET"]),
-            Route("/v1/words", self._free("words", words()), methods=["GET"]),
+            Route("/openapi.json", self._open_endpoint("openapi", document()), methods=["GET"]),
+            Route("/v1/words", self._open_endpoint("words", list_sql_words()), methods=["GET"]),
             *routes(page),
         ]
         # Not Starlette's application, which has words of its own for what nobody expected.
@@ -237,7 +237,10 @@ class Service:
         return await self._answer(request, job)
 
     async def _release(self, request: Request, caller: Caller) -> Response:
-        given, media = await self._body(request, "release"), _accepted(request.headers.get("accept"))
+        given, media = (
+            await self._body(request, "release"),
+            _preferred_media_type(request.headers.get("accept")),
+        )
         job = QueryRequest(
             "release",
             caller.name,
@@ -250,13 +253,13 @@ class Service:
         )
         return await self._answer(request, job)
 
-    async def _kept_answer(self, request: Request, caller: Caller) -> Response:
+    async def _send_prior_answer(self, request: Request, caller: Caller) -> Response:
         text = request.path_params["entry"]
         if not _ENTRY.fullmatch(text):
             raise _Refused(
                 404, QueryError("answers: /v1/answers/ must be followed by a number from /v1/history")
             )
-        media = _accepted(request.headers.get("accept"))
+        media = _preferred_media_type(request.headers.get("accept"))
         return await self._answer(request, QueryRequest("answer", caller.name, media=media, entry=int(text)))
 
     async def _budget(self, request: Request, caller: Caller) -> Response:
@@ -282,7 +285,7 @@ class Service:
             await self._in_thread(self.tokens.all)
         except EngineError as error:
             log("tokens cannot be read", logging.ERROR, why=str(error))
-            return refused(EngineError(_NO_TOKENS), 503)
+            return make_refusal(EngineError(_NO_TOKENS), 503)
         return await self.runner.run(QueryRequest("ready", ""))
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
@@ -297,7 +300,7 @@ class Service:
 
     # What is common to them.
 
-    def _known(self, path: str, asked: Callable[[Request, Caller], Awaitable[Response]]) -> Any:
+    def _known(self, path: str, handler: Callable[[Request, Caller], Awaitable[Response]]) -> Any:
         """Return an HTTP endpoint that requires an access token."""
 
         async def endpoint(request: Request) -> Response:
@@ -305,13 +308,13 @@ class Service:
             try:
                 caller = await self._caller(request)
                 request.state.caller = caller.name
-                return await asked(request, caller)
+                return await handler(request, caller)
             except _Refused as error:
                 return self._response(request, error.outcome, error.headers)
 
         return endpoint
 
-    def _free(self, route: str, data: Mapping[str, Any]) -> Any:
+    def _open_endpoint(self, route: str, data: Mapping[str, Any]) -> Any:
         """Return an HTTP endpoint with the same JSON for everybody."""
         body = as_json(data)
 
@@ -396,7 +399,7 @@ class Service:
         try:
             await self._turn(request, job)
         except BaseException:
-            self._asked(job)
+            self._log_request(job)
             raise
         # Shielded: whoever goes away gives the place back only when it is free.
         return self._response(request, await asyncio.shield(asyncio.ensure_future(self._run(job))))
@@ -423,9 +426,9 @@ class Service:
             return await self.runner.run(job)
         finally:
             self._turns[job.is_account].over(job.analyst)
-            self._asked(job)
+            self._log_request(job)
 
-    def _asked(self, job: QueryRequest) -> None:
+    def _log_request(self, job: QueryRequest) -> None:
         asking = self._asking[job.is_account]
         asking[job.analyst] -= 1
         asking += Counter()  # drops names at 0, in its place
@@ -442,7 +445,7 @@ class Service:
         words = "there is no such path. See /openapi.json"
         if error.status_code == 405:
             words = "this path does not have that method. See /openapi.json"
-        return self._response(request, refused(QueryError(words), error.status_code), error.headers)
+        return self._response(request, make_refusal(QueryError(words), error.status_code), error.headers)
 
     # Around all of it.
 
@@ -472,7 +475,7 @@ class Service:
         finally:
             self.metrics.running -= 1
         if fault and not status:
-            response = Response(refused(EngineError(_FAILED), 500).body, 500, media_type=JSON)
+            response = Response(make_refusal(EngineError(_FAILED), 500).body, 500, media_type=JSON)
             await response(scope, receive, sending)
         self._log(scope, known, status, time.perf_counter() - began, fault)
 
@@ -523,10 +526,10 @@ def _no_number(_: str) -> None:
     raise ValueError
 
 
-def _accepted(header: str | None) -> str:
+def _preferred_media_type(header: str | None) -> str:
     """Return the media type that the header Accept prefers.
 
-    >>> _accepted("text/html, text/csv;q=0.5, application/json;q=0.2")
+    >>> _preferred_media_type("text/html, text/csv;q=0.5, application/json;q=0.2")
     'text/csv'
     """
     wanted: list[tuple[float, str]] = []

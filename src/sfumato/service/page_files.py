@@ -69,12 +69,12 @@ _RESERVED = (
 _OURS = "over"  # which our own reader takes for a window's
 
 
-def words() -> dict[str, Any]:
+def list_sql_words() -> dict[str, Any]:
     """Return the SQL words that the page completes: aggregates, functions, options and keywords.
 
     `reserved` are the words that a column of this name has to be quoted for.
 
-    >>> next(one for one in words()["aggregates"] if one["name"] == "COUNT")
+    >>> next(one for one in list_sql_words()["aggregates"] if one["name"] == "COUNT")
     {'name': 'COUNT', 'form': 'COUNT(*)'}
     """
     aggregates = [name for name in PRIVATE if not name.startswith("ANON_")]  # the older clause's

@@ -20,7 +20,7 @@ from sfumato.budget.epsilon_delta import admissible_delta, admissible_epsilon
 from sfumato.budget.filters import Spent
 from sfumato.budget.ledger import LedgerBudget, PriorAnswer
 from sfumato.dataclass import dataclass
-from sfumato.engines.sql import Asked, ask
+from sfumato.engines.sql import ParsedQuery, ask
 from sfumato.errors import (
     BudgetError,
     CatalogError,
@@ -40,11 +40,11 @@ from sfumato.service.answer_formats import (
     Answer,
     answer,
     as_json,
-    encoded,
+    encode_answer,
     pack,
     plain,
     plain_table,
-    unpacked,
+    unpack,
 )
 from sfumato.service.wire_format import error_to_json, query_as_python
 
@@ -204,7 +204,7 @@ class QueryService:
             return kinds[job.kind](job)
         except SfumatoError as error:
             if not isinstance(error, _OF_OWNERS) and self._names_a_source(error, job):
-                return _logged(refused(QueryError(_UNSAID), 400), error)
+                return _log_reason(make_refusal(QueryError(_UNSAID), 400), error)
             return failed(error)
 
     def _names_a_source(self, error: SfumatoError, job: QueryRequest) -> bool:
@@ -226,7 +226,7 @@ class QueryService:
         """Respond with the public facts about all tables."""
         return _json({"role": job.role, "tables": self.catalog.described(**self.limits)})
 
-    def _asked(self, job: QueryRequest) -> Asked | ChainQuery:
+    def _parse_query(self, job: QueryRequest) -> ParsedQuery | ChainQuery:
         """Return the requested query, parsed and checked."""
         if not 0 < job.confidence < 1:
             raise ParameterError("confidence", job.confidence, "between 0 and 1, such as 0.95")
@@ -242,13 +242,13 @@ class QueryService:
         if len(job.units) * len(job.epsilons) > _PREVIEWED:
             expected = f"at most {_PREVIEWED} together with units: sizes times budgets"
             raise ParameterError("epsilons", len(job.epsilons), expected)
-        asked = self._asked(job)
-        trial = None if asked.looks else asked.trial()  # which is never looked at
+        asked = self._parse_query(job)
+        trial = None if asked.needs_preliminary_queries else asked.trial()  # which is never looked at
         if trial is None:
             # A release would look at the rows: here are stand-ins.
             for question, one in zip(asked.questions, asked.queries, strict=True):
                 if isinstance(question, Question):
-                    question._checked_plan(**one.release_options)
+                    question._check_plan(**one.release_options)
             epsilon = float(sum(admissible_epsilon(one.epsilon) for one in asked.queries))
             delta = float(sum(admissible_delta(one.delta) for one in asked.queries))
             found: dict[str, Any] = {"explanation": None, "notes": [_NOT_BEFORE]}
@@ -264,10 +264,10 @@ class QueryService:
         cost = {"epsilon": epsilon, "delta": delta}
         return _json({"cost": cost, "remaining": budget.remaining._asdict(), **found})
 
-    def _previews(self, asked: Asked | ChainQuery, job: QueryRequest) -> list[dict[str, Any]]:
+    def _previews(self, query: ParsedQuery | ChainQuery, job: QueryRequest) -> list[dict[str, Any]]:
         """Return the expected errors of each private SELECT of a requested query."""
         found = []
-        for question, one in zip(asked.questions, asked.queries, strict=True):
+        for question, one in zip(query.questions, query.queries, strict=True):
             if isinstance(question, Question) and job.units:
                 options = {k: v for k, v in one.release_options.items() if k in _PLANNED}
                 if job.epsilons:
@@ -279,16 +279,18 @@ class QueryService:
     def _release(self, job: QueryRequest) -> QueryResponse:
         """Charge the budget, run the query and respond; or repeat the answer to the same query."""
         if job.dummy:
-            made = answer(self._asked(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True)
-            return _given(made, job.media, {"dummy": True})
+            made = answer(
+                self._parse_query(job).release(_nobodys()), job.confidence, job.simultaneous, dummy=True
+            )
+            return _format_response(made, job.media, {"dummy": True})
         if (sent := self._sent_before(job)) is not None:
             return sent
         try:
             budget = self.budgets.charged_by(job.analyst)
             if isinstance(budget, LedgerBudget) and job.key is not None:
                 budget = budget._keyed(_digest(job))
-            asked = self._asked(job)
-            trial = None if asked.looks else asked.trial()
+            asked = self._parse_query(job)
+            trial = None if asked.needs_preliminary_queries else asked.trial()
             same = self._same(asked, trial, job)
             again = PriorAnswer(None)
             if same is not None and isinstance(budget, LedgerBudget):
@@ -296,7 +298,7 @@ class QueryService:
             if again.body is not None:
                 assert again.entry is not None
                 return _again(again.body, again.entry, job.media)
-            release = asked.release(budget) if trial is None else asked.pay_for(trial, budget)
+            release = asked.release(budget) if trial is None else asked.charge_for(trial, budget)
         except (QueryError, RefusalError, BudgetError) as error:
             if isinstance(error, BudgetError) and (sent := self._sent_before(job)) is not None:
                 return sent  # by another process, which was quicker
@@ -307,15 +309,15 @@ class QueryService:
         try:
             # As it is given again, so that it is the same, byte for byte.
             packed = pack(answer(release, job.confidence, job.simultaneous, dummy=False))
-            made = unpacked(packed)
+            made = unpack(packed)
         except Exception as error:
             release._failed(error)
             raise
         receipt = made.about["receipt"]["sha256"]
         kept = {"question": again.question, "data": again.data, "body": packed}  # for its payer at least
-        release._answered(rows=made.table.num_rows, receipt=receipt, **kept)
+        release._record_answer(rows=made.table.num_rows, receipt=receipt, **kept)
         log = {"epsilon": made.about["spent"]["epsilon"], "delta": made.about["spent"]["delta"]}
-        return _given(made, job.media, log)
+        return _format_response(made, job.media, log)
 
     def _sent_before(self, job: QueryRequest) -> QueryResponse | None:
         """Return the response to a request that was sent before; None if it was never paid."""
@@ -330,37 +332,39 @@ class QueryService:
             return _again(found.body, found.entry, job.media)
         if found.entry is None:
             return None
-        return replace(refused(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"})
+        return replace(
+            make_refusal(QueryError(_UNDER_WAY.format(found.entry)), 409), headers={"retry-after": "1"}
+        )
 
     def _answer(self, job: QueryRequest) -> QueryResponse:
         """Respond with a kept answer, to its payer."""
         budget = self.budgets.charged_by(job.analyst)
         found = budget._paid_answer(entry=job.entry) if isinstance(budget, LedgerBudget) else None
         if found is None or found.body is None or found.entry is None:
-            return refused(QueryError(_NO_ANSWER.format(job.entry)), 404)
+            return make_refusal(QueryError(_NO_ANSWER.format(job.entry)), 404)
         return _again(found.body, found.entry, job.media)
 
     def _same(
-        self, asked: Asked | ChainQuery, trial: NoisyTable | None, job: QueryRequest
+        self, query: ParsedQuery | ChainQuery, trial: NoisyTable | None, job: QueryRequest
     ) -> dict[str, Any] | None:
         """Return all that a query's answer depends on except rows; None if tables have no address.
 
         Bounds that are left to the release are in no plan before it: then it is the text that is the same.
         """
-        if self._declared is None:
+        if self._declarations_digest is None:
             return None
         return {
             "asks": job.text if trial is None else trial.canonical(),
             "bars": [
                 *(job.confidence, job.simultaneous),
-                *(one.confidence for one in asked.queries),
-                *(one.release_options.get("sampling", False) for one in asked.queries),
+                *(one.confidence for one in query.queries),
+                *(one.release_options.get("sampling", False) for one in query.queries),
             ],
-            "tables": self._declared,
+            "tables": self._declarations_digest,
         }
 
     @cached_property
-    def _declared(self) -> str | None:
+    def _declarations_digest(self) -> str | None:
         """A digest of the declarations of all tables; None if one has no address."""
         tables = self.catalog.tables
         if not all(isinstance(table.source, str) for table in tables.values()):
@@ -398,15 +402,17 @@ def _digest(job: QueryRequest) -> str:
 
 def _again(body: bytes, entry: int, media: str) -> QueryResponse:
     """Return the response that repeats a kept answer without charge."""
-    return _given(unpacked(body), media, {"repeats": entry}, entry)
+    return _format_response(unpack(body), media, {"repeats": entry}, entry)
 
 
-def _given(made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None) -> QueryResponse:
+def _format_response(
+    made: Answer, media: str, log: Mapping[str, Any], repeats: int | None = None
+) -> QueryResponse:
     """Return the response with an answer in the requested format; CSV gets metadata in a header."""
     headers = {} if repeats is None else {"sfumato-repeats": str(repeats)}
     if media == CSV and "metadata" in made.about:  # which answers of old have not
         headers["sfumato-metadata"] = as_json(made.about["metadata"]).decode()
-    return QueryResponse(200, media, encoded(made, media, repeats=repeats), log, headers)
+    return QueryResponse(200, media, encode_answer(made, media, repeats=repeats), log, headers)
 
 
 def _nobodys() -> Budget:
@@ -423,17 +429,17 @@ def failed(error: SfumatoError) -> QueryResponse:
     if isinstance(error, _OF_OWNERS):
         # Their words name files and columns as the owner knows them, and no row: the log has them.
         if isinstance(error, EngineError) and error.of_ledger:
-            return _logged(refused(EngineError(_NO_LEDGER), 503), error)
-        return _logged(refused(EngineError(_OWNERS), 503), error)
-    return refused(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
+            return _log_reason(make_refusal(EngineError(_NO_LEDGER), 503), error)
+        return _log_reason(make_refusal(EngineError(_OWNERS), 503), error)
+    return make_refusal(error, next((status for kind, status in _STATUS if isinstance(error, kind)), 400))
 
 
-def _logged(outcome: QueryResponse, error: SfumatoError) -> QueryResponse:
+def _log_reason(outcome: QueryResponse, error: SfumatoError) -> QueryResponse:
     """Return a response whose reason only the owner reads, in the log."""
     return replace(outcome, log={"error": type(error).__name__, "why": str(error)})
 
 
-def refused(error: SfumatoError, status: int) -> QueryResponse:
+def make_refusal(error: SfumatoError, status: int) -> QueryResponse:
     """Return the response to an error that the analyst may read."""
     return QueryResponse(
         status, JSON, as_json({"error": error_to_json(error)}), {"error": type(error).__name__}

@@ -71,7 +71,7 @@ class LedgerBudgets:
             self.ledger.journal._record_rejected_text(self.dataset, analyst, text, type(error).__name__)
 
 
-def opened_budgets(place: str, dataset: str) -> LedgerBudgets:
+def open_budgets(place: str, dataset: str) -> LedgerBudgets:
     """Return the budgets of the served dataset in a ledger.
 
     Raises:
@@ -149,7 +149,7 @@ class Settings:
             )
 
     @property
-    def called(self) -> str:
+    def dataset_name(self) -> str:
         """The name of the served dataset in the ledger."""
         return self.dataset or Path(self.catalog).stem
 
@@ -163,7 +163,7 @@ def make_query_service(settings: Settings) -> QueryService:
     """
     declared = AnalystsCatalog.from_catalog(catalog(settings.catalog))
     declared.described(**settings.limits)  # what is wrong with a table is the owner's to hear, and now
-    return QueryService(declared, opened_budgets(settings.ledger, settings.called), settings.limits)
+    return QueryService(declared, open_budgets(settings.ledger, settings.dataset_name), settings.limits)
 
 
 # As that of localhost in IPv6, on a machine that has none.
@@ -219,9 +219,9 @@ class Impatient(H11Protocol):
         self._before: object = None
         self._looks = 0
         self._was_idle = True
-        self.loop.call_later(self.patience, self._look)
+        self.loop.call_later(self.patience, self._close_idle)
 
-    def _look(self) -> None:
+    def _close_idle(self) -> None:
         """Close a server connection that was silent since the last look, or busy for too long."""
         if self.transport.is_closing():
             return
@@ -232,7 +232,7 @@ class Impatient(H11Protocol):
             self.transport.abort()
             return
         self._before, self._was_idle = self.cycle, idle
-        self.loop.call_later(self.patience, self._look)
+        self.loop.call_later(self.patience, self._close_idle)
 
 
 class Server(uvicorn.Server):

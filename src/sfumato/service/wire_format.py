@@ -14,7 +14,7 @@ from typing import Any
 from sfumato import errors
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError, QueryError, SfumatoError, SqlError, shown, with_article
-from sfumato.query.aggregates.aggregate import Aggregate, call_of
+from sfumato.query.aggregates.aggregate import Aggregate, get_call
 
 # Of which the kind travels; a kind that a later version adds comes as the root of all.
 KINDS: dict[str, type[SfumatoError]] = {
@@ -67,10 +67,10 @@ def error_from_json(data: Mapping[str, Any]) -> SfumatoError:
     return error
 
 
-def _place(given: Any) -> tuple[int, int] | None:
+def _place(value: Any) -> tuple[int, int] | None:
     """Return the text position in an error's wire format; None if it is malformed."""
-    if isinstance(given, (list, tuple)) and [type(one) for one in given] == [int, int]:
-        return given[0], given[1]
+    if isinstance(value, (list, tuple)) and [type(one) for one in value] == [int, int]:
+        return value[0], value[1]
     return None
 
 
@@ -112,7 +112,7 @@ class SentCall:
     named: dict[str, Any]
 
     @classmethod
-    def recorded(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> SentCall:
+    def record_call(cls, name: str, args: Iterable[Any], named: Mapping[str, Any]) -> SentCall:
         """Return a method call in wire format.
 
         Raises:
@@ -162,8 +162,8 @@ def to_json(where: str, value: Any) -> Any:
         return value.data
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value)):
         return value
-    if isinstance(value, Aggregate) and (call := call_of(value)) is not None:
-        sent = SentCall.recorded(call.function, call.args, call.named)
+    if isinstance(value, Aggregate) and (call := get_call(value)) is not None:
+        sent = SentCall.record_call(call.function, call.args, call.named)
         return {"asks": sent.name, "args": sent.args, "named": sent.named}
     for kind, (of, text, _) in _TEXTS.items():
         if isinstance(value, of):

@@ -23,7 +23,7 @@ from typing import Any
 
 from sfumato.dataclass import dataclass
 from sfumato.errors import EngineError, SfumatoError
-from sfumato.service.query_service import QueryRequest, QueryResponse, QueryService, failed, refused
+from sfumato.service.query_service import QueryRequest, QueryResponse, QueryService, failed, make_refusal
 
 _SPARE = 0.1  # of a pace is left to end what takes too long, and to begin anew
 
@@ -68,11 +68,11 @@ class Slot:
     pace: Pace
     until: float | None
 
-    def left(self, most: float) -> float:
-        """Return the seconds of a time slot that are left to a query, at most `most`."""
+    def left(self, maximum: float) -> float:
+        """Return the seconds of a time slot that are left to a query, at most `maximum`."""
         if self.until is None or self.pace.seconds is None:
-            return most
-        return max(0.0, min(most, self.until - self.pace.clock() - _SPARE * self.pace.seconds))
+            return maximum
+        return max(0.0, min(maximum, self.until - self.pace.clock() - _SPARE * self.pace.seconds))
 
     def wait(self) -> None:
         """Wait until the end of the time slot, when the answer can be sent."""
@@ -95,7 +95,7 @@ _WAITS = 4
 _START = 300.0  # seconds for a worker to be there
 
 
-def _paid(job: QueryRequest) -> str:
+def _describe_charge(job: QueryRequest) -> str:
     """Return what to say about the cost of a query whose worker was stopped."""
     costs = job.kind == "release" and not job.dummy
     return "what it cost stays spent" if costs else "nothing was spent"
@@ -209,23 +209,25 @@ class Workers:
         except TimeoutError:  # at a fixed pace it is waited for no longer, and may be there for the next one
             if slot.until is None:
                 self._replace(place)
-            return refused(EngineError(_NOT_YET), 503)
+            return make_refusal(EngineError(_NOT_YET), 503)
         except EngineError as error:
             self._replace(place)
             return failed(error)
         longest = slot.left(self._seconds * (_WAITS if _COUNTED else 1))
-        text = _TOO_LONG.format(round(min(self._seconds, longest), 1), round(longest, 1), _paid(job))
+        text = _TOO_LONG.format(
+            round(min(self._seconds, longest), 1), round(longest, 1), _describe_charge(job)
+        )
         try:
-            found = self._workers[place].outcome(longest)
+            found = self._workers[place].receive(longest)
         except TimeoutError:
             self._replace(place)
-            return refused(EngineError(text), 504)
+            return make_refusal(EngineError(text), 504)
         except (EOFError, OSError):
             computed_too_long = self._workers[place].computed_too_long
             self._replace(place)
             if computed_too_long:
-                return refused(EngineError(text), 504)
-            return refused(EngineError(_DIED.format(_paid(job))), 503)
+                return make_refusal(EngineError(text), 504)
+            return make_refusal(EngineError(_DIED.format(_describe_charge(job))), 503)
         if isinstance(found, str):
             raise Unexpected(found)
         return found
@@ -290,7 +292,7 @@ class _Worker:
             return False
         return True
 
-    def outcome(self, seconds: float) -> QueryResponse | str:
+    def receive(self, seconds: float) -> QueryResponse | str:
         """Return the worker's response to its request, or the place of a fault in our code.
 
         Raises:
@@ -338,16 +340,16 @@ def _work(there: Connection, make: MakeQueryService) -> None:
         while True:
             job, seconds = there.recv()
             there.send(None)  # from here on it may have read and spent
-            _compute_at_most(seconds)
+            _limit_cpu_time(seconds)
             try:
                 found: QueryResponse | str = _answered(desk, job)
             except Unexpected as error:
                 found = str(error)
-            _compute_at_most(0)
+            _limit_cpu_time(0)
             there.send(found)
 
 
-def _compute_at_most(seconds: float) -> None:
+def _limit_cpu_time(seconds: float) -> None:
     """Limit the worker's computing time over all its threads; 0 removes the limit."""
     if _COUNTED:
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -31,42 +31,42 @@ class InSteps:
         return convert(x, self._context)
 
 
-def bias_bound(found: Parameters, value: Fraction) -> Fraction:
+def bias_bound(parameters: Parameters, value: Fraction) -> Fraction:
     """Bound |mean of the snapped release - value| from above, in sensitivities."""
-    return abs(signed_bias(found, value)) + _roundings(found) * found.step
+    return abs(signed_bias(parameters, value)) + _roundings(parameters) * parameters.step
 
 
-def signed_bias(found: Parameters, value: Fraction) -> Fraction:
+def signed_bias(parameters: Parameters, value: Fraction) -> Fraction:
     """Return the bias of the snapping law at a value, of real noise, in sensitivities."""
-    inside = min(max(value, -found.half_width), found.half_width)
-    cell = _Cell(found, _index(inside / found.step))
-    return inside - value + cell.bias(inside / found.step) * found.step
+    inside = min(max(value, -parameters.half_width), parameters.half_width)
+    cell = _Cell(parameters, _index(inside / parameters.step))
+    return inside - value + cell.bias(inside / parameters.step) * parameters.step
 
 
-def largest_bias_bound(found: Parameters) -> Fraction:
+def largest_bias_bound(parameters: Parameters) -> Fraction:
     """Bound the bias of the snapping law at every value within the bounds.
 
     The bias is odd, within a cell its derivative is convex, and the part that clamping adds grows outwards:
     the largest is at a stationary point or an end of the first, the last or the last but one cell.
     """
-    far = found.half_width / found.step
+    far = parameters.half_width / parameters.step
     last = _index(far)
     best = Fraction(0)
     for k in {0, max(last - 1, 0), last}:
-        cell = _Cell(found, k)
+        cell = _Cell(parameters, k)
         low, high = max(Fraction(0), k - Fraction(1, 2)), min(far, k + Fraction(1, 2))
         inner = [a for a in cell.stationary() if low < a < high]
         best = max([best, *(abs(cell.bias(a)) for a in [low, *inner, high])])
-    return (best + _roundings(found)) * found.step
+    return (best + _roundings(parameters)) * parameters.step
 
 
 def _index(a: Fraction) -> int:
     return floor(a + Fraction(1, 2))
 
 
-def _roundings(found: Parameters) -> Fraction:
+def _roundings(parameters: Parameters) -> Fraction:
     """Bound what p-bit arithmetic and the working precision add to the law's bias, in steps."""
-    return 8 * found.eta * (1 + found.bound * found.epsilon_prime)
+    return 8 * parameters.eta * (1 + parameters.bound * parameters.epsilon_prime)
 
 
 class _Cell(InSteps):
@@ -124,17 +124,17 @@ def probability(alpha: object) -> Fraction:
     return exact
 
 
-def tight(found: Parameters, alpha: Fraction) -> float:
+def tight(parameters: Parameters, alpha: Fraction) -> float:
     """Return the a with P(error > a) <= alpha for every statistic within the bounds (GetAccuracy2)."""
-    return _up(found, min(_noise(found, alpha) + found.step / 2, 2 * found.bound))
+    return _up(parameters, min(_noise(parameters, alpha) + parameters.step / 2, 2 * parameters.bound))
 
 
-def loose(found: Parameters, alpha: Fraction) -> float:
+def loose(parameters: Parameters, alpha: Fraction) -> float:
     """Return (1 + ln(1/alpha)) / epsilon', a looser accuracy: lambda' stands for half a step."""
-    return _up(found, _noise(found, alpha) + 1 / found.epsilon_prime)
+    return _up(parameters, _noise(parameters, alpha) + 1 / parameters.epsilon_prime)
 
 
-def at_value(found: Parameters, value: Fraction, alpha: Fraction) -> float:
+def at_value(parameters: Parameters, value: Fraction, alpha: Fraction) -> float:
     """Return the a with P(error > a) <= alpha at one value, given in sensitivities about the centre.
 
     The notes' four cases (GetAccuracy). An error above B - |value| can only be towards the centre, where half
@@ -142,21 +142,21 @@ def at_value(found: Parameters, value: Fraction, alpha: Fraction) -> float:
     promises too much for values near the bounds.
     """
     size = abs(value)
-    both_sides = _noise(found, alpha) + found.step / 2
-    one_side = _noise(found, min(2 * alpha, Fraction(1))) + found.step / 2
-    return _up(found, min(both_sides, max(found.bound - size, one_side), found.bound + size))
+    both_sides = _noise(parameters, alpha) + parameters.step / 2
+    one_side = _noise(parameters, min(2 * alpha, Fraction(1))) + parameters.step / 2
+    return _up(parameters, min(both_sides, max(parameters.bound - size, one_side), parameters.bound + size))
 
 
-def significance(found: Parameters, accuracy: Fraction) -> float:
+def significance(parameters: Parameters, accuracy: Fraction) -> float:
     """Return the alpha with P(error > accuracy) <= alpha for every statistic within the bounds.
 
     `accuracy` is in sensitivities. It is `tight`, solved for alpha: exp(-epsilon' (a - Lambda' / 2)).
     """
-    if accuracy >= 2 * found.bound:
+    if accuracy >= 2 * parameters.bound:
         return 0.0
-    eta = found.eta
-    within = accuracy - found.step / 2 - eta * found.half_width
-    log = within * found.epsilon_prime / (1 + eta) ** 2 - eta
+    eta = parameters.eta
+    within = accuracy - parameters.step / 2 - eta * parameters.half_width
+    log = within * parameters.epsilon_prime / (1 + eta) ** 2 - eta
     return 1.0 if log <= 0 else round_up(exp_up(-log))
 
 
@@ -188,11 +188,11 @@ class LaplaceComparison(NamedTuple):
     half_step: float
 
 
-def against_laplace(found: Parameters, alpha: Fraction) -> LaplaceComparison:
+def against_laplace(parameters: Parameters, alpha: Fraction) -> LaplaceComparison:
     """Compare `tight` with Laplace noise of the same epsilon, as section 6.3 does."""
-    laplace = log_bounds(1 / alpha)[1] / found.epsilon * found.sensitivity
-    factor, half = found.epsilon / found.epsilon_prime, found.step * found.sensitivity / 2
-    return LaplaceComparison(tight(found, alpha), float(laplace), float(factor), float(half))
+    laplace = log_bounds(1 / alpha)[1] / parameters.epsilon * parameters.sensitivity
+    factor, half = parameters.epsilon / parameters.epsilon_prime, parameters.step * parameters.sensitivity / 2
+    return LaplaceComparison(tight(parameters, alpha), float(laplace), float(factor), float(half))
 
 
 @suggest_arguments
@@ -240,14 +240,16 @@ def epsilon_for_accuracy(
     return first_float(lambda epsilon: reached(epsilon) <= wanted, low, high)
 
 
-def _noise(found: Parameters, alpha: Fraction) -> Fraction:
+def _noise(parameters: Parameters, alpha: Fraction) -> Fraction:
     """Return the distance from the value that g + noise exceeds with probability at most alpha."""
-    eta = found.eta
-    return (log_bounds(1 / alpha)[1] + eta) * (1 + eta) ** 2 / found.epsilon_prime + eta * found.half_width
+    eta = parameters.eta
+    return (log_bounds(1 / alpha)[1] + eta) * (
+        1 + eta
+    ) ** 2 / parameters.epsilon_prime + eta * parameters.half_width
 
 
-def _up(found: Parameters, length: Fraction) -> float:
-    return round_up(length * found.sensitivity)
+def _up(parameters: Parameters, length: Fraction) -> float:
+    return round_up(length * parameters.sensitivity)
 
 
 # Below 2^-5000 only the size of a chance matters.
@@ -308,16 +310,16 @@ class SnappedLaw(Isolated, InSteps):
         if k == self._last:
             return to_float(self._at_least(k))
         if k == -self._last:
-            return to_float(self._at_most(k))
+            return to_float(self._lower_tail(k))
         # On the side where both tails are small, so that nothing cancels.
         if k > self._a:
             return to_float(context.sub(self._at_least(k), self._at_least(k + 1)))
-        return to_float(context.sub(self._at_most(k), self._at_most(k - 1)))
+        return to_float(context.sub(self._lower_tail(k), self._lower_tail(k - 1)))
 
     @property
     def clamped(self) -> float:
         """The probability that the outer clamp binds: that the release is center +- bound."""
-        return to_float(self._context.add(self._at_least(self._last), self._at_most(-self._last)))
+        return to_float(self._context.add(self._at_least(self._last), self._lower_tail(-self._last)))
 
     @property
     def bias(self) -> float:
@@ -363,7 +365,7 @@ class SnappedLaw(Isolated, InSteps):
         (2.0, 3.996)
         """
         part = probability(alpha)
-        if self._beyond(Fraction(0)) <= part:
+        if self._tail_bound(Fraction(0)) <= part:
             return 0.0
         found = [d for side in (1, -1) if (d := self._smallest(side, part)) is not None]
         return round_up(min(found) * self._unit)
@@ -384,11 +386,11 @@ class SnappedLaw(Isolated, InSteps):
         (0.0498, True)
         """
         exact = at_least_0(accuracy, "accuracy")
-        return round_up(min(self._beyond(exact / self._unit), Fraction(1)))
+        return round_up(min(self._tail_bound(exact / self._unit), Fraction(1)))
 
     # In steps of the lattice.
 
-    def _beyond(self, distance: Fraction) -> Fraction:
+    def _tail_bound(self, distance: Fraction) -> Fraction:
         """Return P(|release - guess| > distance) by this law, from above, of the mechanism in p bits."""
         found, context = self._found, self._context
         # Each tail is off by less than half of this times e^-T (docs/proofs/snapping.md, "Bias").
@@ -401,7 +403,7 @@ class SnappedLaw(Isolated, InSteps):
             if start + distance < -self._bound:
                 return Fraction(1)
             k = min(floor(start + distance) + 1, self._last)
-            chance = _at_most(self._tail(k - Fraction(1, 2) - side * self._a))
+            chance = _round_up_probability(self._tail(k - Fraction(1, 2) - side * self._a))
             total += chance + roundings * min(chance, 1 - chance + Fraction(1, 2**context.precision))
         return total
 
@@ -409,9 +411,9 @@ class SnappedLaw(Isolated, InSteps):
         """Return the smallest distance of a point on one side that the law exceeds with at most `part`."""
         start = side * self._from
         low, high = (-self._last if start <= -self._bound else ceil(start)), self._last
-        if self._bound < start or self._beyond(self._point(high) - start) > part:
+        if self._bound < start or self._tail_bound(self._point(high) - start) > part:
             return None
-        found = first_whole(lambda k: self._beyond(self._point(k) - start) <= part, low - 1, high)
+        found = first_whole(lambda k: self._tail_bound(self._point(k) - start) <= part, low - 1, high)
         return self._point(found) - start
 
     def _point(self, index: int) -> Fraction:
@@ -420,7 +422,7 @@ class SnappedLaw(Isolated, InSteps):
     def _at_least(self, k: int) -> Any:
         return self._tail(k - Fraction(1, 2) - self._a)
 
-    def _at_most(self, k: int) -> Any:
+    def _lower_tail(self, k: int) -> Any:
         return self._tail(self._a - k - Fraction(1, 2))
 
     def _tail(self, x: Fraction) -> Any:
@@ -463,6 +465,6 @@ class SnappedLaw(Isolated, InSteps):
         return context.add(inner_sum, outermost)
 
 
-def _at_most(chance: Any) -> Fraction:
+def _round_up_probability(chance: Any) -> Fraction:
     """Return a probability of the snapping law exactly, or a shorter bound where it is tiny."""
     return exactly(chance) if chance > _tiny else Fraction(1, 2**_tiny_bits)

@@ -16,7 +16,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction, as_fractions, at_least_0, round_up
 from sfumato.exact.library_settings import Isolated
 from sfumato.framework import AbsoluteDistance, AtomDomain, Domain, Measurement, PureDP
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 from sfumato.snapping import snapping_law
 from sfumato.snapping.rounding_lattice import Lattice
 from sfumato.snapping.snapping_law import LaplaceComparison, SnappedLaw, exp_up
@@ -393,7 +393,7 @@ class SnappingMechanism(Expectations):
         >>> mechanism.release([[0.0, 5.0], [9.9, 1e300]], SeededWords(2)).shape
         (2, 2)
         """
-        source = source_of(words)
+        source = get_source(words)
         if np.ndim(value):  # type: ignore[arg-type]
             values = self._array(value)
             return self._fast.draw(values.ravel(), source).reshape(values.shape)

@@ -15,7 +15,7 @@ from sfumato.exact import as_fraction, positive, round_up
 from sfumato.exact.outward_rounding import log_bounds, round_bits
 
 least_precision = 118
-most_precision = 2048
+max_precision = 2048
 # Arithmetic carries two bits more than eta claims: docs/proofs/snapping.md needs them for its constants.
 guard_bits = 2
 largest_epsilon = 2**53
@@ -87,9 +87,9 @@ def parameters(
         ParameterError: a number is not admissible; it says which, and what is.
     """
     exact_epsilon = as_fraction(epsilon, "epsilon")
-    if exact_epsilon <= Fraction(2, 2**most_precision):
+    if exact_epsilon <= Fraction(2, 2**max_precision):
         expected = (
-            f"above 2 eta, that is above 2**-{most_precision - 1}, as eta is 2**-{most_precision} at best"
+            f"above 2 eta, that is above 2**-{max_precision - 1}, as eta is 2**-{max_precision} at best"
         )
         raise ParameterError("epsilon", epsilon, expected)
     if exact_epsilon > largest_epsilon:
@@ -99,7 +99,7 @@ def parameters(
     rest = statistic(sensitivity, lower, upper, "0.05" if gamma is None else gamma)
     outer = None if bound is None else positive(bound, "bound") / rest[0]
     found = derive(exact_epsilon, *rest, outer)
-    if found.precision > most_precision or math.isinf(
+    if found.precision > max_precision or math.isinf(
         round_up(abs(found.center) + found.bound * found.sensitivity)
     ):
         raise ParameterError("epsilon", epsilon, "larger: the noise for these bounds is beyond all floats")

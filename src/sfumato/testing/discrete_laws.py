@@ -20,9 +20,9 @@ from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fractions, positive, whole_number
 from sfumato.exact.library_settings import Isolated
 from sfumato.exact.outward_rounding import log_tail
-from sfumato.exact.root_finding import first_whole_near
+from sfumato.exact.root_finding import find_first_integer
 from sfumato.noise import DiscreteLaplace
-from sfumato.noise.noise_sums import log10_outside
+from sfumato.noise.noise_sums import log10_two_sided_tail
 
 Floats = NDArray[np.float64]
 _LN10 = math.log(10)
@@ -97,7 +97,7 @@ class DiscreteLaw(Isolated, ABC):
         9
         """
         exact = float(positive(k, "k"))
-        return first_whole_near(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
+        return find_first_integer(lambda t: self.log10_outside(t) <= -exact, 0, least=0)
 
     def _log10_total(self, values: int, total: float, *, wide: bool) -> float:
         """Return log10 of Chernoff's bound on a sum of |X|^power of a discrete law.
@@ -140,7 +140,7 @@ class _Geometric(DiscreteLaw):
         Args:
             x: at least 0.
         """
-        return log10_outside(self.law, x)
+        return log10_two_sided_tail(self.law, x)
 
     def _log_moments(self, rates: Floats) -> Floats:
         """Return log E exp(rate * |X|) of the discrete Laplace law for each rate, in 1 / scale.
@@ -151,7 +151,7 @@ class _Geometric(DiscreteLaw):
         return np.asarray(math.log(self.zero) - np.log(np.tanh(self._rate * (1 - rates) / 2)))
 
 
-def judged(law: Any) -> Any:
+def to_assertion_law(law: Any) -> Any:
     """Return a law as assertions judge it: discrete noise of `sfumato.noise` as a discrete law."""
     return _Geometric(law) if isinstance(law, DiscreteLaplace) else law
 

@@ -81,7 +81,7 @@ class Account:
         """
         if self.made or self._shares:
             raise _parameter_error("flakiness", self.name, "set before the first assertion of the test")
-        self.k, self.assertions = checked_k(k), checked_count(assertions)
+        self.k, self.assertions = check_k(k), check_count(assertions)
         return self
 
     def share(self, partitions: int = 1) -> float:
@@ -101,7 +101,7 @@ class Account:
         """
         taken = self._take(None)
         self.prepaid += 1
-        return taken + math.log10(checked_count(partitions) or 1)
+        return taken + math.log10(check_count(partitions) or 1)
 
     def charge(self, k: object = None) -> float:
         """Charge one assertion to the account, and return its k.
@@ -137,7 +137,7 @@ class Account:
             self.unknown += 1
 
     def _take(self, k: object) -> float:
-        taken = self._share() if k is None else self._declared(checked_k(k))
+        taken = self._share() if k is None else self._declared_flakiness(check_k(k))
         self.log10_spent = log10_sum(self.log10_spent, -taken)
         return taken
 
@@ -158,7 +158,7 @@ class Account:
         self._spend(part)
         return self.k - math.log10(part)
 
-    def _declared(self, k: float) -> float:
+    def _declared_flakiness(self, k: float) -> float:
         if self.k is not None:
             self._spend(math.exp(min(700.0, (self.k - k) * math.log(10))), k)
         return k
@@ -191,10 +191,10 @@ def charge(k: object = None) -> float:
         return _running[-1].charge(k)
     if k is None:
         raise _parameter_error("k", None, _NEEDED)
-    return checked_k(k)
+    return check_k(k)
 
 
-def charge_given() -> None:
+def charge_unstated() -> None:
     """Note an assertion whose flakiness was not stated."""
     if _running:
         _running[-1].charge_given()
@@ -233,7 +233,7 @@ def require_test(what: str) -> str:
     return _running[-1].name
 
 
-def checked_k(k: object) -> float:
+def check_k(k: object) -> float:
     """Return the k of a flakiness 10^-k, a finite number greater than 0.
 
     Raises:
@@ -244,7 +244,7 @@ def checked_k(k: object) -> float:
     return float(positive(k, "k"))
 
 
-def checked_count(count: object) -> int | None:
+def check_count(count: object) -> int | None:
     """Return a number of assertions that share the flakiness, or None.
 
     Raises:

@@ -15,8 +15,8 @@ import pytest
 
 from sfumato.testing.flakiness import (
     Account,
-    checked_count,
-    checked_k,
+    check_count,
+    check_k,
     log10_sum,
     probability_text,
     running,
@@ -235,8 +235,8 @@ def _read_marker(marker: pytest.Mark, account: Account, config: pytest.Config) -
         raise ParameterError(
             "flakiness", marker.args or sorted(unknown), "written as flakiness(k=23, assertions=4)"
         )
-    account.k = checked_k(marker.kwargs["k"]) if "k" in marker.kwargs else _default_k(config)
-    account.assertions = checked_count(marker.kwargs.get("assertions"))
+    account.k = check_k(marker.kwargs["k"]) if "k" in marker.kwargs else _default_k(config)
+    account.assertions = check_count(marker.kwargs.get("assertions"))
     if "because" in marker.kwargs:
         _reason(marker.kwargs["because"], "because")
         account.whole = -account.k
@@ -257,7 +257,7 @@ def _taken() -> int:
 
 def _run_k(config: pytest.Config) -> float | None:
     text = str(config.getini("flakiness_run_k") or "")
-    return checked_k(text) if text else None
+    return check_k(text) if text else None
 
 
 _UNCOUNTED = (
@@ -269,4 +269,4 @@ _UNCOUNTED = (
 
 def _default_k(config: pytest.Config) -> float:
     text = str(config.getini("flakiness_k"))
-    return checked_k(text)
+    return check_k(text)

@@ -31,7 +31,7 @@ from sfumato.plan.group_measurement import GroupMeasurement, Noise
 from sfumato.plan.noisy_statistics import NoisyBatch
 from sfumato.plan.plan import Plan
 from sfumato.plan.top_measurement import TopMeasurement
-from sfumato.release.release import Release, joined
+from sfumato.release.release import Release, join_batches
 from sfumato.release.top_release import TopRelease
 from sfumato.testing.flakiness import require_test
 
@@ -91,7 +91,7 @@ class NoiselessTop(TopMeasurement):
         """Return the groups with the largest numbers without noise, whatever words are given."""
         return super().draw(exact, self.words)
 
-    def _picked(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
+    def _pick_groups(self, numbers: NDArray[Any], words: Words | None) -> list[int]:
         order = np.argsort(-numbers, kind="stable").tolist()
         if self.candidates is None or self.margin is None:
             return [int(i) for i in order[: self.k]]
@@ -370,7 +370,7 @@ class _Watched:
         release._started, release._batches = True, noisy
         self.recorded = Recorded(release)
         exact = _exact_batches(self.folder)
-        for batch in joined(iter(exact)) if self.plan.measurement.at_once else exact:
+        for batch in join_batches(iter(exact)) if self.plan.measurement.at_once else exact:
             self.recorded._add(batch)
         releases.append(self.recorded)
 

@@ -62,7 +62,7 @@ def bound_groups(
 
     def function(rows: Sequence[Row]) -> Contributions:
         kept: Contributions = {}
-        for unit, by_key in _gathered(rows):
+        for unit, by_key in _group_rows(rows):
             for key in _first_keys(unit, by_key, groups, order):
                 kept.setdefault(key, []).append(by_key[key])
         return kept
@@ -112,7 +112,7 @@ def scale_groups(groups: int, keys: Iterable[Hashable], domain: RowsDomain = ROW
 
     def function(rows: Sequence[Row]) -> Parts:
         kept: Parts = {}
-        for _, by_key in _gathered(row for row in rows if group_key(row.key) in shown):
+        for _, by_key in _group_rows(row for row in rows if group_key(row.key) in shown):
             weight = min(WHOLE, WHOLE * groups // len(by_key))
             for key, values in by_key.items():
                 kept.setdefault(key, []).append(Part(values, weight))
@@ -162,7 +162,7 @@ def share_groups(
 
     def function(rows: Sequence[Row]) -> Parts:
         kept: Parts = {}
-        for unit, by_key in _gathered(rows):
+        for unit, by_key in _group_rows(rows):
             keys = _first_keys(unit, by_key, groups, order)
             weight = isqrt(WHOLE**2 // len(keys))
             for key in keys:
@@ -220,7 +220,7 @@ def bound_total_rows(
 
     def function(table: Sequence[Row]) -> Contributions:
         kept: Contributions = {}
-        for unit, by_key in _gathered(row for row in table if shown is None or group_key(row.key) in shown):
+        for unit, by_key in _group_rows(row for row in table if shown is None or group_key(row.key) in shown):
             chosen = [(key, values) for key, of_group in by_key.items() for values in of_group]
             if len(chosen) > rows:
                 copies: Counter[bytes] = Counter()
@@ -262,7 +262,7 @@ def _first_keys(
     return sorted(by_key, key=lambda key: (order(unit, key), ordered_bytes(key)))[:groups]
 
 
-def _gathered(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, list[Values]]]]:
+def _group_rows(rows: Iterable[Row]) -> Iterator[tuple[Hashable, dict[Hashable, list[Values]]]]:
     """Yield each unit with its rows by group, before contributions are bounded."""
     units: dict[Hashable, Hashable] = {}
     by_unit: dict[Hashable, dict[Hashable, list[Values]]] = defaultdict(dict)

@@ -65,10 +65,10 @@ class Grid:
         Returns:
             The grid.
         """
-        return cls(exponent_of(scale) - bits)
+        return cls(get_exponent(scale) - bits)
 
 
-def exponent_of(value: Fraction) -> int:
+def get_exponent(value: Fraction) -> int:
     """Return the exponent e of a grid with 2**e <= value < 2**(e+1), for value > 0."""
     e = value.numerator.bit_length() - value.denominator.bit_length()
     return e if Fraction(2) ** e <= value else e - 1
@@ -109,9 +109,9 @@ class ValueGrid:
             The grid of values between these bounds.
         """
         largest = max(abs(lower), abs(upper))
-        floor = exponent_of(upper - lower) - MAX_HALF_RANGE_BITS
+        floor = get_exponent(upper - lower) - MAX_HALF_RANGE_BITS
         if largest:
-            floor = max(floor, exponent_of(largest) - 51)
+            floor = max(floor, get_exponent(largest) - 51)
         grid = Grid(max(grid.exponent, floor))
         low, high = grid.steps_at_most(lower), grid.steps_at_least(upper)
         return cls(grid.exponent, low, high + (low + high) % 2)

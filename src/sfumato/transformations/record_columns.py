@@ -135,7 +135,7 @@ class Bounds(Spelled):
         """Take the bounds of a column of records from the parameters of the constructor `where`."""
         check_number_kind(where, kind)
         below, above = as_fraction(lower, f"{where}: lower"), as_fraction(upper, f"{where}: upper")
-        low, high = least_of(kind, below), -least_of(kind, -above)
+        low, high = round_up_to_kind(kind, below), -round_up_to_kind(kind, -above)
         if low > high:
             raise ParameterError(
                 f"{where}: lower",
@@ -155,7 +155,7 @@ class Bounds(Spelled):
         return self.upper - self.lower
 
 
-def listed(where: str, name: str, values: object) -> tuple[Any, ...]:
+def check_sequence(where: str, name: str, values: object) -> tuple[Any, ...]:
     """Take a sequence of values of a record column; a text is not one."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ParameterError(f"{where}: {name}", values, "a list or tuple")
@@ -174,14 +174,14 @@ def check_number_kind(where: str, kind: object) -> None:
         raise ParameterError(f"{where}: kind", kind, "int, float or Fraction")
 
 
-def any_of(where: str, kind: Kind, name: str = "kind") -> AtomDomain:
+def make_domain(where: str, kind: Kind, name: str = "kind") -> AtomDomain:
     """Return the domain of a column's records of a kind, NaN and NULL too."""
     if not isinstance(kind, type) or kind not in (bool, int, float, Fraction, str):
         raise ParameterError(f"{where}: {name}", kind, "bool, int, float, Fraction or str")
     return AtomDomain(kind, nan=kind is float, null=True)
 
 
-def constant(where: str, name: str, value: object, kind: Kind) -> Any:
+def check_constant(where: str, name: str, value: object, kind: Kind) -> Any:
     """Take a value of a record column's kind; a float also as any number that is exactly one."""
     if AtomDomain(kind).contains(value):
         return value
@@ -195,10 +195,10 @@ def constant(where: str, name: str, value: object, kind: Kind) -> Any:
     raise ParameterError(f"{where}: {name}", value, f"a value of kind {kind.__name__}, neither NaN nor NULL")
 
 
-def least_of(kind: NumberKind, bound: Fraction) -> Number:
+def round_up_to_kind(kind: NumberKind, bound: Fraction) -> Number:
     """Return the smallest number of a column's kind at or above a bound; an infinite float if none.
 
-    >>> least_of(int, Fraction(1, 2)), least_of(float, Fraction(1, 10)) > Fraction(1, 10)
+    >>> round_up_to_kind(int, Fraction(1, 2)), round_up_to_kind(float, Fraction(1, 10)) > Fraction(1, 10)
     (1, True)
     """
     if kind is int:
@@ -228,8 +228,8 @@ def impute(
     Source:
         A function of one record at a time. Proof: docs/proofs/impute.md.
     """
-    records = Records("impute", any_of("impute", kind), size, metric)
-    filling = constant("impute", "value", value, kind)
+    records = Records("impute", make_domain("impute", kind), size, metric)
+    filling = check_constant("impute", "value", value, kind)
 
     def imputed(record: Any) -> Any:
         return record if has_value(record) else filling
@@ -339,21 +339,21 @@ def cast(
     Source:
         A function of one record at a time. Proof: docs/proofs/cast.md.
     """
-    records = Records("cast", any_of("cast", given, "given"), size, metric)
-    any_of("cast", kind)
+    records = Records("cast", make_domain("cast", given, "given"), size, metric)
+    make_domain("cast", kind)
     if default is not None:
-        default = constant("cast", "default", default, kind)
+        default = check_constant("cast", "default", default, kind)
 
     def read(record: Any) -> Any:
         found = None
         if has_value(record):
-            found = record if given is kind else converted(record, kind)
+            found = record if given is kind else cast_value(record, kind)
         return default if found is None else found
 
     return records.each(AtomDomain(kind, null=default is None), read)
 
 
-def converted(value: Any, kind: Kind) -> Any:
+def cast_value(value: Any, kind: Kind) -> Any:
     """Return a record's value cast to another kind, or None where it does not fit."""
     if kind is str:
         return _as_text(value)
@@ -426,7 +426,7 @@ def column(name: str | Sequence[str], domain: TableDomain, *, metric: Metric = A
     check_metric("column", metric)
     if not isinstance(domain, TableDomain):
         raise ParameterError("column: domain", domain, "a TableDomain")
-    names = (name,) if isinstance(name, str) else listed("column", "name", name)
+    names = (name,) if isinstance(name, str) else check_sequence("column", "name", name)
     if not names:
         raise ParameterError("column: name", name, "the name of a column, or several")
     known = dict(domain.columns)

@@ -29,14 +29,14 @@ from sfumato.transformations.record_columns import (
     Number,
     NumberKind,
     Records,
-    any_of,
     check_number_kind,
-    least_of,
-    listed,
+    check_sequence,
+    make_domain,
+    round_up_to_kind,
 )
 
 
-def known_size(where: str, size: object, least: int = 1) -> int:
+def check_size(where: str, size: object, least: int = 1) -> int:
     """Take the number of records in a sum, which a constructor needs."""
     found = as_int(size)
     if found is None or found < least:
@@ -98,7 +98,7 @@ def variance(
         "Snapping mechanism notes", 7.2, with the largest value for odd n corrected. Proof:
         docs/proofs/variance.md.
     """
-    bounds, size = Bounds.parse("variance", lower, upper, kind), known_size("variance", size, least=2)
+    bounds, size = Bounds.parse("variance", lower, upper, kind), check_size("variance", size, least=2)
     return _spread(
         Records("variance", bounds.domain, size, metric),
         size,
@@ -139,10 +139,10 @@ def covariance(
         "Snapping mechanism notes", 7.3, with the largest value for odd n corrected. Proof:
         docs/proofs/covariance.md.
     """
-    size = known_size("covariance", size, least=2)
+    size = check_size("covariance", size, least=2)
     sides = []
     for name, given in (("first", first), ("second", second)):
-        pair = listed("covariance", name, given)
+        pair = check_sequence("covariance", name, given)
         if len(pair) != 2:
             raise ParameterError(f"covariance: {name}", pair, "a pair (lower, upper)")
         sides.append(Bounds.parse(f"covariance: {name}", *pair, kind))
@@ -196,7 +196,7 @@ def mean(
     Source:
         Triangle inequality. Proof: docs/proofs/mean.md.
     """
-    bounds, size = Bounds.parse("mean", lower, upper, kind), known_size("mean", size)
+    bounds, size = Bounds.parse("mean", lower, upper, kind), check_size("mean", size)
     records = Records("mean", bounds.domain, size, metric)
     return records.total(
         AtomDomain(Fraction, bounds.lower, bounds.upper),
@@ -275,7 +275,7 @@ def count(*, kind: Kind = float, size: int | None = None, metric: Metric = ADD_R
     Source:
         The definition of the metrics. Proof: docs/proofs/count.md.
     """
-    records = Records("count", any_of("count", kind), size, metric)
+    records = Records("count", make_domain("count", kind), size, metric)
     return records.total(
         AtomDomain(int, Fraction(records.size or 0), records.most), len, records.stability(ONE, ZERO)
     )
@@ -314,7 +314,7 @@ def count_by_categories(
         Triangle inequality. Proof: docs/proofs/count_by_categories.md.
     """
     where = "count_by_categories"
-    categories = listed(where, "categories", categories)
+    categories = check_sequence(where, "categories", categories)
     kinds = set(map(type, categories))
     kind: Any = kinds.pop() if len(kinds) == 1 else None
     known = (
@@ -330,7 +330,7 @@ def count_by_categories(
         )
     if not isinstance(other, bool):
         raise ParameterError(f"{where}: other", other, "True or False")
-    records = Records(where, any_of(where, kind), size, metric)
+    records = Records(where, make_domain(where, kind), size, metric)
     places = {category: place for place, category in enumerate(categories)}
     beyond = len(places) if other else None
     return _counts(records, lambda record: places.get(record, beyond), len(places) + other, norm)
@@ -369,11 +369,13 @@ def histogram(
         Triangle inequality. Proof: docs/proofs/histogram.md.
     """
     check_number_kind("histogram", kind)
-    exact = as_fractions(listed("histogram", "edges", edges), "histogram: edges")
+    exact = as_fractions(check_sequence("histogram", "edges", edges), "histogram: edges")
     if not exact or any(a >= b for a, b in pairwise(exact)):
         raise ParameterError("histogram: edges", edges, "increasing numbers, at least one")
     records = Records("histogram", AtomDomain(kind), size, metric)
-    starts = [least_of(kind, edge) for edge in exact]  # where intervals begin, among numbers of the kind
+    starts = [
+        round_up_to_kind(kind, edge) for edge in exact
+    ]  # where intervals begin, among numbers of the kind
     return _counts(records, lambda number: bisect_right(starts, number), len(starts) + 1, norm)
 
 

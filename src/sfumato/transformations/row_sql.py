@@ -16,7 +16,7 @@ from sfumato.framework import WEIGHT_BITS, WHOLE, Body
 from sfumato.sql_text import FLOATS, double, identifier
 
 
-def sums_of(lists: str, entries: int) -> str:
+def sum_lists_sql(lists: str, entries: int) -> str:
     """Return SQL that adds up lists entry by entry, none to zeros, faster than unnesting them."""
     return f"[{', '.join(f'coalesce(sum({lists}[{i}]), 0)' for i in range(1, entries + 1))}]"
 
@@ -80,7 +80,7 @@ class SqlPart:
     def joined(self) -> str:
         """The SQL aggregate that adds up sums of parts of the rows, or of units."""
         name = identifier(self.coordinate)
-        return sums_of(name, self.entries) if self.entries else f"sum({name})"
+        return sum_lists_sql(name, self.entries) if self.entries else f"sum({name})"
 
     @property
     def nothing(self) -> str:

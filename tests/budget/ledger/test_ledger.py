@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.budget import Loss
 from sfumato.budget.ledger import Entry, Ledger, ledger_entries
-from sfumato.budget.ledger.ledger_entries import PERIODS, period_of
+from sfumato.budget.ledger.ledger_entries import PERIODS, format_period
 from sfumato.errors import BudgetError, ParameterError
 
 pytestmark = pytest.mark.noise_cannot_matter("what is paid is looked at, no answer")
@@ -134,7 +134,7 @@ def test_odd_numbers_stay_exact(place):
 @pytest.mark.parametrize("period", PERIODS)
 def test_periods_are_in_order_and_whole(period):
     days = [date.fromordinal(n) for n in range(date(2020, 1, 1).toordinal(), date(2031, 1, 1).toordinal())]
-    names = [period_of(day, period) for day in days]
+    names = [format_period(day, period) for day in days]
     assert names == sorted(names)
     lengths = {names.count(name) for name in set(names[800:2000])}
     assert (

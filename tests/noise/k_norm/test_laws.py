@@ -94,7 +94,9 @@ def massart(n):
 
 
 @pytest.mark.parametrize(
-    "cone", [*(pytest.param(c, marks=pytest.mark.long) for c in (Cone(0), Cone(2), Cone(1, True)))], ids=str
+    "cone",
+    [*(pytest.param(c, marks=pytest.mark.long) for c in (Cone(0), Cone(2), Cone(1, True)))],
+    ids=str,
 )
 def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
     """A scale that is off by 1% moves F by 0.0025 or more; 0.0015 is allowed for 8,000,000 draws."""
@@ -108,7 +110,9 @@ def test_draws_of_each_group_follow_their_laws_and_one_percent_is_seen(cone):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "cone", [Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))], ids=str
+    "cone",
+    [Cone(1), *(pytest.param(c, marks=pytest.mark.long) for c in (Cone(2), Cone(1, True)))],
+    ids=str,
 )
 def test_one_percent_is_seen_in_joint_draws(cone):
     """The norm of 3,000 groups has a Gamma law of relative deviation 1% or less: 1% moves F by 0.38 or more."""

@@ -25,7 +25,7 @@ from sfumato.testing import (
 )
 from sfumato.testing.tolerances import mean_tolerances as means
 from sfumato.testing.tolerances import variance_tolerances as variances
-from sfumato.testing.tolerances.log_integrals import whole_rule
+from sfumato.testing.tolerances.log_integrals import integer_rule
 
 DRAWS = 500_000
 GRID = 2**30  # steps of the fine grid in one unit of noise
@@ -207,7 +207,7 @@ def test_mean_against_mpmath(k, rounded):
 
 @pytest.mark.parametrize("count", [5, 17, 1000])
 def test_sums_over_whole_numbers_are_exact(count):
-    nodes, log_weights = whole_rule(count)
+    nodes, log_weights = integer_rule(count)
     for power in (0, 7, 31):
         truth = sum(Fraction(i) ** power for i in range(count))
         assert np.exp(log_weights) @ nodes**power == pytest.approx(float(truth), rel=1e-12)
@@ -327,8 +327,8 @@ def test_rounded_long_sums_are_enclosed(monkeypatch):
     v = variance_case(40, 6, 12, G(4), G(3), G(1)) | dict(rounded="all", squares_step="1/4", sum_step="1/8")
     plain = mean_failure_probability(4, **g), variance_failure_probability(2.5, **v)
     near = complementary_mean_tolerance(1, **g), complementary_variance_tolerance(1, **v)
-    monkeypatch.setattr(means, "most_terms", 0)
-    monkeypatch.setattr(variances, "most_terms", 0)
+    monkeypatch.setattr(means, "max_terms", 0)
+    monkeypatch.setattr(variances, "max_terms", 0)
     enclosed = mean_failure_probability(4, **g), variance_failure_probability(2.5, **v)
     for p, truth in zip(enclosed, plain, strict=True):
         assert abs(p - truth) <= p.error + truth.error and 0 < p.error < 0.2 * p

@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.audit.closeness.closeness_result import Check, Closeness
-from sfumato.audit.closeness.reference_law import FLOAT_ATOM, Cdf, Reference, VectorLaw, of_cdf, of_law
-from sfumato.audit.closeness.two_samples import RESIDUES, compared
+from sfumato.audit.closeness.reference_law import (
+    FLOAT_ATOM,
+    Cdf,
+    Reference,
+    VectorLaw,
+    reference_from_cdf,
+    reference_from_law,
+)
+from sfumato.audit.closeness.two_samples import RESIDUES, compare_samples
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, positive
 from sfumato.noise import Law
@@ -25,7 +32,7 @@ _ROW = "a list of numbers"
 _LAWS = "a law of sfumato.noise, a distribution function, or a mapping to probabilities"
 
 
-def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+def bound_upper_tail(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
     """Bound P(Binomial(samples, p) >= count) from above, for a check of counts against a law.
 
     Args:
@@ -35,7 +42,7 @@ def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
     Returns:
         Bounds, 1 where the count is at most its expectation.
 
-    >>> at_least(np.array([5, 20]), 100, 0.1)
+    >>> bound_upper_tail(np.array([5, 20]), 100, 0.1)
     array([1.        , 0.0117...])
 
     Source:
@@ -49,14 +56,14 @@ def at_least(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
     return np.asarray(np.where(k > samples * p, np.exp(-np.maximum(inside + outside, 0.0)), 1.0))
 
 
-def at_most(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
-    """Bound P(Binomial(samples, p) <= count) from above, for a check of counts; see `at_least`."""
-    return at_least(samples - np.asarray(counts), samples, 1 - np.asarray(p, np.float64))
+def bound_lower_tail(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+    """Bound P(Binomial(samples, p) <= count) from above, for a check of counts; see `bound_upper_tail`."""
+    return bound_upper_tail(samples - np.asarray(counts), samples, 1 - np.asarray(p, np.float64))
 
 
-def as_far(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
+def bound_two_sided_tail(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
     """Bound the probability under a law of a count as far off on either side."""
-    least = np.minimum(at_least(counts, samples, p), at_most(counts, samples, p))
+    least = np.minimum(bound_upper_tail(counts, samples, p), bound_lower_tail(counts, samples, p))
     return np.asarray(np.minimum(1.0, 2 * least))
 
 
@@ -64,7 +71,7 @@ def as_far(counts: NDArray[Any], samples: int, p: ArrayLike) -> Floats:
 _FINEST = 2.0**-40
 
 
-def repeats(values: NDArray[np.generic], most: float) -> tuple[int, float]:
+def repeats(values: NDArray[np.generic], maximum: float) -> tuple[int, float]:
     """Count the draws that repeat an earlier value, and bound the probability of so many under a law.
 
     Given the past, draw i repeats an earlier value with probability at most (i - 1) * most: so many
@@ -73,7 +80,7 @@ def repeats(values: NDArray[np.generic], most: float) -> tuple[int, float]:
 
     Args:
         values: the sample.
-        most: bound on the probability of any single value.
+        maximum: bound on the probability of any single value.
     Returns:
         Number of repeats, and the bound.
 
@@ -81,14 +88,14 @@ def repeats(values: NDArray[np.generic], most: float) -> tuple[int, float]:
     (1, 1.8...e-15)
     """
     n, k = len(values), len(values) - len(np.unique(values))
-    mu = n * (n - 1) / 2 * most
+    mu = n * (n - 1) / 2 * maximum
     if k <= mu:
         return k, 1.0
     return k, math.exp(min(0.0, k - mu + k * math.log(mu / k)))
 
 
 def residues(
-    values: Floats | NDArray[np.int64], density: float, unit: float, *, whole: bool
+    values: Floats | NDArray[np.int64], density: float, unit: float, *, is_integer: bool
 ) -> Iterator[tuple[str, float]]:
     """Bound the probability under a law of the counts of four bits at several depths.
 
@@ -96,22 +103,22 @@ def residues(
     interval of length g differs from 1/16 by at most d g; so does a sum of probabilities of whole numbers.
 
     Args:
-        values: the sample, in grid steps if `whole`.
+        values: the sample, in grid steps if `is_integer`.
         density: bound on the density, or on the probability of a whole number.
         unit: the law's scale.
-        whole: the values are whole numbers.
+        is_integer: the values are whole numbers.
     Yields:
         What was counted, and a bound on its probability.
     """
     step = 2.0 ** math.floor(math.log2(unit * _FINEST))
-    if whole:
+    if is_integer:
         step = max(step, 1.0)
     while density * step < 0.01 / RESIDUES:
         # Exact: floats are divided by a power of two, whole numbers that floats cannot hold as such.
         steps = values // int(step) if values.dtype.kind in "iu" else np.floor(values / step)
         found = np.bincount((steps % RESIDUES).astype(np.int64), minlength=RESIDUES)
         least, most = 1 / RESIDUES - density * step, 1 / RESIDUES + density * step
-        bounds = at_most(found, len(steps), least), at_least(found, len(steps), most)
+        bounds = bound_lower_tail(found, len(steps), least), bound_upper_tail(found, len(steps), most)
         yield f"the four bits from {step:.3g} on", min(1.0, float(2 * RESIDUES * np.minimum(*bounds).min()))
         step *= RESIDUES
 
@@ -167,21 +174,21 @@ def closeness(
     others = None
     if isinstance(law, Mapping):
         values: Any = _listed(sample)
-        checks = list(_of_values(values, law))
+        checks = list(_check_values(values, law))
     elif isinstance(law, VectorLaw):
         step, values, checks = None if grid is None else positive(grid, "grid"), sample, []
         for name, projected, of_it in law.projected(sample):
             own = _numbers(projected, f"projection {name!r}", _ROW)
-            checks += [replace(c, name=f"{name}: {c.name}") for c in _of_numbers(own, of_it, step, alpha)]
+            checks += [replace(c, name=f"{name}: {c.name}") for c in _check_numbers(own, of_it, step, alpha)]
     elif isinstance(law, Law) or callable(law):
         values = _numbers(sample, "sample", _ROW)
-        checks = list(_of_numbers(values, law, None if grid is None else positive(grid, "grid"), alpha))
+        checks = list(_check_numbers(values, law, None if grid is None else positive(grid, "grid"), alpha))
     else:
         values, other = _numbers(sample, "sample", _ROW), _numbers(law, "law", f"{_LAWS}, or {_ROW}")
         others = len(other)
         if values.dtype != other.dtype:  # of numbers of both kinds, float64 is what can be compared
             values, other = values.astype(np.float64), other.astype(np.float64)
-        checks = list(compared(values, other, alpha))
+        checks = list(compare_samples(values, other, alpha))
     passed = all(c.probability > alpha / len(checks) for c in checks)
     return Closeness(passed, alpha, len(values), tuple(checks), others)
 
@@ -210,10 +217,16 @@ def _listed(sample: Any) -> list[Any]:
     return values
 
 
-def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alpha: float) -> Iterator[Check]:
+def _check_numbers(
+    values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alpha: float
+) -> Iterator[Check]:
     n = len(values)
     known = isinstance(law, Law)
-    reference = of_law(law, grid, n, alpha) if isinstance(law, Law) else of_cdf(law, grid, n, alpha)
+    reference = (
+        reference_from_law(law, grid, n, alpha)
+        if isinstance(law, Law)
+        else reference_from_cdf(law, grid, n, alpha)
+    )
     wrong = ~np.isfinite(values)
     if grid is not None and not (grid == 1 and values.dtype.kind in "iu"):
         steps = values / float(grid)
@@ -235,7 +248,7 @@ def _of_numbers(values: NDArray[Any], law: Law | Cdf, grid: Fraction | None, alp
     yield _tails(values, reference, n)
     yield _scale(counts, reference)
     if known:
-        yield from _bits(values, reference, whole=grid is not None)
+        yield from _bits(values, reference, is_integer=grid is not None)
 
 
 def _distance(counts: NDArray[Any], reference: Reference, n: int) -> Check:
@@ -247,7 +260,7 @@ def _distance(counts: NDArray[Any], reference: Reference, n: int) -> Check:
 
 
 def _cells(counts: NDArray[Any], reference: Reference, n: int) -> Check:
-    found = as_far(counts, n, reference.cells)
+    found = bound_two_sided_tail(counts, n, reference.cells)
     worst = int(np.argmin(found))
     edges = [-math.inf, *reference.boundaries.tolist(), math.inf]
     text = (
@@ -261,7 +274,7 @@ def _tails(values: NDArray[Any], reference: Reference, n: int) -> Check:
     beyond = np.array(
         [(values > t.bound).sum() if t.upper else (values <= t.bound).sum() for t in reference.tails]
     )
-    found = as_far(beyond, n, np.array([t.probability for t in reference.tails]))
+    found = bound_two_sided_tail(beyond, n, np.array([t.probability for t in reference.tails]))
     worst = int(np.argmin(found))
     tail = reference.tails[worst]
     text = (
@@ -287,7 +300,7 @@ def _scale(counts: NDArray[Any], reference: Reference) -> Check:
     return Check("scale", math.exp(-max(mean, 0.0)), text)
 
 
-def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterator[Check]:
+def _bits(values: NDArray[Any], reference: Reference, *, is_integer: bool) -> Iterator[Check]:
     assert reference.most is not None
     assert reference.density is not None
     assert reference.unit is not None
@@ -295,14 +308,14 @@ def _bits(values: NDArray[Any], reference: Reference, *, whole: bool) -> Iterato
     most = reference.most if values.dtype.kind in "iu" else max(reference.most, FLOAT_ATOM)
     repeated, probability = repeats(values, most)
     yield Check("repeats", probability, f"{repeated} of {len(values)} draws repeat an earlier value")
-    density = reference.most if whole else reference.density
-    found = list(residues(values, density, reference.unit, whole=whole))
+    density = reference.most if is_integer else reference.density
+    found = list(residues(values, density, reference.unit, is_integer=is_integer))
     if found:
         text, worst = min(found, key=lambda f: f[1])
         yield Check("low bits", min(1.0, worst * len(found)), text)
 
 
-def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
+def _check_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
     """Check the counts of a sample's values against a law that lists their probabilities."""
     wrong = {v: p for v, p in law.items() if not isinstance(p, numbers.Real) or not 0 <= p <= 1}
     if wrong:
@@ -320,7 +333,9 @@ def _of_values(values: list[Any], law: Mapping[Any, float]) -> Iterator[Check]:
             strange.append(v)
     text = f"{strange[0]!r} has no probability" if strange else "each has a probability"
     yield Check("values", 0.0 if strange else 1.0, text)
-    chances = as_far(np.array(list(found.values())), n, np.array(list(law.values()), np.float64))
+    chances = bound_two_sided_tail(
+        np.array(list(found.values())), n, np.array(list(law.values()), np.float64)
+    )
     worst = int(np.argmin(chances))
     value = list(law)[worst]
     text = f"{found[value]} draws of {value!r}, where {n * law[value]:.1f} are expected"

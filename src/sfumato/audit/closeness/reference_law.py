@@ -64,7 +64,7 @@ class Reference:
 
 
 @lru_cache(maxsize=16)
-def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
+def reference_from_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Reference:
     """Return the reference of a law of `sfumato.noise`: probabilities of its cells and tails."""
     if grid is not None:
         if law.unit / grid > largest_scale:
@@ -101,7 +101,7 @@ def of_law(law: Law, grid: Fraction | None, samples: int, alpha: float) -> Refer
     return _reference(cdf, whole, tails, scaled, most=law.rounded_pmf(0), density=density, unit=unit)
 
 
-def of_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Reference:
+def reference_from_cdf(cdf: Cdf, grid: Fraction | None, samples: int, alpha: float) -> Reference:
     """Return the reference of a law given by its distribution function, which may be vectorised.
 
     Its quantiles are found by bisection. With a grid, values are its roundings to grid steps.

@@ -19,27 +19,27 @@ WIDENED = 2.0**-46
 _SMALL = np.array([math.log(math.factorial(i)) for i in range(64)])
 
 
-def as_uneven(found: NDArray[Any], sizes: NDArray[Any], first: int, second: int) -> Floats:
+def bound_unevenness(observed: NDArray[Any], sizes: NDArray[Any], first: int, second: int) -> Floats:
     """Bound the probability that two samples of one law share sets of pooled draws as unevenly.
 
     Args:
-        found: draws of the first sample in each set, whole numbers.
+        observed: draws of the first sample in each set, whole numbers.
         sizes: draws of both samples in each set. The sets were chosen by the pooled draws alone.
         first: size of the first sample.
         second: size of the second.
     Returns:
         Bounds, each at most t with probability at most t; 1 where a set is shared evenly.
 
-    >>> as_uneven(np.array([5, 10, 20]), np.array([10, 20, 20]), 100, 100).round(7)
+    >>> bound_unevenness(np.array([5, 10, 20]), np.array([10, 20, 20]), 100, 100).round(7)
     array([1.e+00, 1.e+00, 7.e-07])
 
     Source:
         docs/proofs/closeness.md: given the pooled draws the number is hypergeometric, whose tail is bounded
         by a geometric series; Stirling's series for the factorials.
     """
-    found, sizes = np.asarray(found, np.int64), np.asarray(sizes, np.int64)
-    above = _at_least(found, sizes, first, second)
-    below = _at_least(sizes - found, sizes, second, first)
+    observed, sizes = np.asarray(observed, np.int64), np.asarray(sizes, np.int64)
+    above = _bound_upper_tail(observed, sizes, first, second)
+    below = _bound_upper_tail(sizes - observed, sizes, second, first)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(above, below)))
 
 
@@ -66,10 +66,12 @@ def log_factorial(n: NDArray[Any]) -> tuple[Floats, Floats]:
     return low - wider, high + wider
 
 
-def _at_least(found: NDArray[np.int64], sizes: NDArray[np.int64], first: int, second: int) -> Floats:
+def _bound_upper_tail(
+    observed: NDArray[np.int64], sizes: NDArray[np.int64], first: int, second: int
+) -> Floats:
     """Bound P(H >= found), where H of `sizes` pooled draws of two samples are of the first."""
-    more = found * (first + second) > sizes * first
-    k, size = np.where(more, found, 0), np.where(more, sizes, 0)
+    more = observed * (first + second) > sizes * first
+    k, size = np.where(more, observed, 0), np.where(more, sizes, 0)
     rest = first + second - size
     (_, a), (b, _), (c, _) = (log_factorial(v) for v in (size, k, size - k))
     (_, d), (e, _), (f, _) = (log_factorial(v) for v in (rest, first - k, rest - first + k))
@@ -120,27 +122,27 @@ class Pooled:
 
     def uneven(self, mine: Counts, both: Counts) -> tuple[int, float, str]:
         """Return which set two samples share most unevenly, the bound for all sets, and its counts."""
-        found = as_uneven(mine, both, *self.sizes)
+        found = bound_unevenness(mine, both, *self.sizes)
         worst = int(np.argmin(found))
         text = f"{mine[worst]:,} draws of the first sample and {both[worst] - mine[worst]:,} of the other"
         return worst, min(1.0, float(found[worst]) * len(found)), text
 
 
-def compared(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
+def compare_samples(x: NDArray[Any], y: NDArray[Any], alpha: float) -> Iterator[Check]:
     """Yield the checks of two samples of the same type, each valid for draws of any one law."""
     pooled = Pooled.pool(x, y)
     below = np.cumsum(pooled.mine), np.cumsum(pooled.all)
     total = int(below[1][-1])
-    cuts = _at(below[1], np.arange(1, CELLS) * total / CELLS)
+    cuts = _find_places(below[1], np.arange(1, CELLS) * total / CELLS)
     yield _distance(pooled, below, cuts)
     yield _cells(pooled, below, cuts)
     yield _tails(pooled, below, total)
-    yield from _scored(pooled, below, total, alpha)
+    yield from _check_likelihood_ratios(pooled, below, total, alpha)
     yield _repeats(pooled)
     yield _low_bits(pooled)
 
 
-def _at(below: Counts, levels: NDArray[Any]) -> Counts:
+def _find_places(below: Counts, levels: NDArray[Any]) -> Counts:
     """Return the places of the smallest values with so many pooled draws of both samples up to them."""
     return np.unique(np.minimum(np.searchsorted(below, levels), len(below) - 1))
 
@@ -176,8 +178,8 @@ def _cells(pooled: Pooled, below: tuple[Counts, Counts], cuts: Counts) -> Check:
 def _tails(pooled: Pooled, below: tuple[Counts, Counts], total: int) -> Check:
     """Check the shares of two samples in the 1, 2, 4, ... smallest pooled draws, and the largest."""
     sizes = 2 ** np.arange(max(total.bit_length() - 3, 1))
-    low = _at(below[1], sizes)
-    high = _at(below[1], total - sizes)
+    low = _find_places(below[1], sizes)
+    high = _find_places(below[1], total - sizes)
     mine = np.concatenate([below[0][low], below[0][-1] - below[0][high]])
     both = np.concatenate([below[1][low], total - below[1][high]])
     worst, most, text = pooled.uneven(mine, both)
@@ -186,11 +188,15 @@ def _tails(pooled: Pooled, below: tuple[Counts, Counts], total: int) -> Check:
     return Check("tails", most, f"{text} are {where}")
 
 
-def _scored(pooled: Pooled, below: tuple[Counts, Counts], total: int, alpha: float) -> Iterator[Check]:
+def _check_likelihood_ratios(
+    pooled: Pooled, below: tuple[Counts, Counts], total: int, alpha: float
+) -> Iterator[Check]:
     """Check by likelihood ratios whether one of two samples is the other one, shifted or rescaled."""
     even = np.arange(1, _SCORED) * total / _SCORED
     tails = 2 ** np.arange(max(total.bit_length() - 10, 0))
-    ends = np.unique([*_at(below[1], np.concatenate([even, tails, total - tails])), len(pooled.all) - 1])
+    ends = np.unique(
+        [*_find_places(below[1], np.concatenate([even, tails, total - tails])), len(pooled.all) - 1]
+    )
     mine, both = (np.diff(sums[ends], prepend=0) for sums in below)
     middle = (np.cumsum(both) - both / 2) / total
     normal = np.array([NormalDist().inv_cdf(h) for h in middle])

@@ -84,10 +84,10 @@ class Draw:
 
     def share(self) -> Fraction:
         """Return a number in [0, 1] for a random domain member, half the time a round one."""
-        parts = self.one_of((16, SHARES))
+        parts = self.choose((16, SHARES))
         return Fraction(self.below(parts + 1), parts)
 
-    def once_in(self, times: int) -> bool:
+    def is_rare_event(self, times: int) -> bool:
         """Return True about once in so many times, for a random domain member."""
         return self.below(times) == 0
 
@@ -95,15 +95,15 @@ class Draw:
         """Return 1 or -1 for a random domain member."""
         return 1 - 2 * self.below(2)
 
-    def one_of(self, items: Sequence[T]) -> T:
+    def choose(self, items: Sequence[T]) -> T:
         """Return one of the items for a random domain member."""
         return items[self.below(len(items))]
 
-    def early(self, items: Sequence[T]) -> T:
+    def choose_early(self, items: Sequence[T]) -> T:
         """Return one of the items for a random domain member, the first ones most often."""
         return items[min(self.below(len(items)), self.below(len(items)), self.below(len(items)))]
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
+    def shuffle(self, items: Sequence[T]) -> list[T]:
         """Return the parts of a random domain member in another order."""
         left, found = list(items), []
         while left:
@@ -111,53 +111,53 @@ class Draw:
         return found
 
 
-def member(domain: Domain, draw: Draw) -> Any:
+def draw_member(domain: Domain, draw: Draw) -> Any:
     """Return a random member of a domain.
 
     Raises:
         QueryError: it is not known how to make members of this domain.
     """
     if isinstance(domain, CategoryDomain):
-        return draw.one_of(domain.members)
+        return draw.choose(domain.members)
     if isinstance(domain, AtomDomain):
         return _single(domain, draw)
     if isinstance(domain, VectorDomain):
-        if domain.null and draw.once_in(8):
+        if domain.null and draw.is_rare_event(8):
             return None
-        size = some_size(draw) if domain.size is None else domain.size
-        return pattern(lambda: member(domain.element, draw), size, draw)
+        size = draw_size(draw) if domain.size is None else domain.size
+        return draw_pattern(lambda: draw_member(domain.element, draw), size, draw)
     if isinstance(domain, TableDomain):
-        size = some_size(draw) if domain.size is None else domain.size
-        return pattern(lambda: record(domain.columns, draw), size, draw)
+        size = draw_size(draw) if domain.size is None else domain.size
+        return draw_pattern(lambda: record(domain.columns, draw), size, draw)
     if isinstance(domain, ProductDomain):
-        return tuple(member(part, draw) for part in domain.parts)
+        return tuple(draw_member(part, draw) for part in domain.parts)
     raise QueryError(f"falsify cannot make members of {domain}. Pass some: members=[...]")
 
 
 def _single(domain: AtomDomain, draw: Draw) -> Any:
-    kind, first = draw.below(4), extremes(domain)
+    kind, first = draw.below(4), list_extremes(domain)
     if kind <= 1 and domain.is_bounded:
-        return draw.one_of(first[:2])
+        return draw.choose(first[:2])
     if kind == 2 and domain.kind not in (bool, str):
         found = _between(domain, draw)
         if domain.contains(found):
             return found
-    return draw.early(first)
+    return draw.choose_early(first)
 
 
 def record(columns: Sequence[tuple[str, Domain]], draw: Draw) -> dict[str, Any]:
     """Return a random record: a member of each column's domain."""
-    return {name: member(domain, draw) for name, domain in columns}
+    return {name: draw_member(domain, draw) for name, domain in columns}
 
 
-def some_size(draw: Draw) -> int:
+def draw_size(draw: Draw) -> int:
     """Return a length for members of a domain: mostly a few, at times one at which counters wrap."""
-    if draw.once_in(16):
-        return draw.early(LENGTHS)
-    return draw.early((1, 2, 0, 3, 4, 5, 8, 16, 33))
+    if draw.is_rare_event(16):
+        return draw.choose_early(LENGTHS)
+    return draw.choose_early((1, 2, 0, 3, 4, 5, 8, 16, 33))
 
 
-def pattern(new: Any, size: int, draw: Draw) -> list[Any]:
+def draw_pattern(new: Any, size: int, draw: Draw) -> list[Any]:
     """Return `size` domain members: all alike, all but one, half and half, alternating, or independent."""
     kind = draw.below(5)
     if kind == 0:
@@ -170,10 +170,10 @@ def pattern(new: Any, size: int, draw: Draw) -> list[Any]:
     return [one if (2 * i < size if kind == 2 else i % 2) else other for i in range(size)]
 
 
-def extremes(domain: AtomDomain | CategoryDomain) -> tuple[Any, ...]:
+def list_extremes(domain: AtomDomain | CategoryDomain) -> tuple[Any, ...]:
     """Return the extreme members of a domain: bounds and neighbours, NULL, NaN, zeros, powers of two.
 
-    >>> extremes(AtomDomain(int, lower=0, upper=10))[:3]
+    >>> list_extremes(AtomDomain(int, lower=0, upper=10))[:3]
     (0, 10, 5)
 
     Raises:
@@ -220,7 +220,7 @@ def _as_kind(domain: AtomDomain, number: Fraction) -> Iterator[Any]:
         yield number
 
 
-def finite(number: Any) -> bool:
+def is_finite(number: Any) -> bool:
     """Whether a number of a domain is neither NaN nor infinite, however large."""
     return not isinstance(number, float) or math.isfinite(number)
 
@@ -234,7 +234,7 @@ def to_float(number: Fraction) -> float:
 
 
 def _between(domain: AtomDomain, draw: Draw) -> Any:
-    reach = Fraction(2) ** draw.one_of((0, 3, 7, 20, 60))
+    reach = Fraction(2) ** draw.choose((0, 3, 7, 20, 60))
     low = -reach if domain.lower is None else domain.lower
     high = max(low, Fraction(0)) + reach if domain.upper is None else domain.upper
     if domain.lower is None:
@@ -242,37 +242,37 @@ def _between(domain: AtomDomain, draw: Draw) -> Any:
     return next(_as_kind(domain, low + (high - low) * draw.share()))
 
 
-def near(domain: Domain, value: Any, draw: Draw) -> Any:
+def draw_neighbor(domain: Domain, value: Any, draw: Draw) -> Any:
     """Return a member of a domain that differs from a given one in little, or in one part."""
     if isinstance(domain, AtomDomain) and domain.kind not in (bool, str) and value is not None:
-        moved = _near_number(domain, value, draw)
-        return moved if domain.contains(moved) else draw.early(extremes(domain))
+        moved = _draw_similar_number(domain, value, draw)
+        return moved if domain.contains(moved) else draw.choose_early(list_extremes(domain))
     if isinstance(domain, (VectorDomain, ProductDomain)) and value:
         at, found = draw.below(len(value)), list(value)
         part = domain.element if isinstance(domain, VectorDomain) else domain.parts[at]
-        found[at] = near(part, value[at], draw)
+        found[at] = draw_neighbor(part, value[at], draw)
         return tuple(found) if isinstance(domain, ProductDomain) else found
-    return member(domain, draw)
+    return draw_member(domain, draw)
 
 
-def near_record(columns: Sequence[tuple[str, Domain]], value: Any, draw: Draw) -> dict[str, Any]:
+def draw_similar_record(columns: Sequence[tuple[str, Domain]], value: Any, draw: Draw) -> dict[str, Any]:
     """Return a record of members of column domains that differs from a given one in one column."""
     if not columns:
         return dict(value)
-    name, domain = draw.one_of(columns)
-    return {**value, name: near(domain, value[name], draw)}
+    name, domain = draw.choose(columns)
+    return {**value, name: draw_neighbor(domain, value[name], draw)}
 
 
-def _near_number(domain: AtomDomain, value: Any, draw: Draw) -> Any:
-    if draw.once_in(3) or not finite(value):
-        return member(domain, draw)
-    if draw.once_in(4):
+def _draw_similar_number(domain: AtomDomain, value: Any, draw: Draw) -> Any:
+    if draw.is_rare_event(3) or not is_finite(value):
+        return draw_member(domain, draw)
+    if draw.is_rare_event(4):
         return next(
-            _as_kind(domain, Fraction(value) * draw.one_of((Fraction(-1), Fraction(2), Fraction(1, 2))))
+            _as_kind(domain, Fraction(value) * draw.choose((Fraction(-1), Fraction(2), Fraction(1, 2))))
         )
     low, high = domain.lower, domain.upper
     span = high - low if low is not None and high is not None else max(abs(Fraction(value)), Fraction(1))
-    step = span * draw.share() / 2 ** draw.early((0, 1, 2, 4, 8, 16, 32, 64))
+    step = span * draw.share() / 2 ** draw.choose_early((0, 1, 2, 4, 8, 16, 32, 64))
     if domain.kind is int:
         step = Fraction(max(1, math.floor(step)))
     moved = Fraction(value) + draw.sign() * step

@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import combinations, islice
 from typing import Any
 
-from sfumato.audit.falsifier.domain_members import Draw, finite
+from sfumato.audit.falsifier.domain_members import Draw, is_finite
 from sfumato.audit.falsifier.number_pairs import Pairs, State
-from sfumato.audit.falsifier.record_pairs import pairs_of
+from sfumato.audit.falsifier.record_pairs import make_pairs
 from sfumato.dataclass import dataclass
 from sfumato.display.cards import TextCard
 from sfumato.errors import ParameterError, QueryError
@@ -31,7 +31,7 @@ def exact_outputs(function: Callable[[Any], Any], inputs: Sequence[Any]) -> list
     """
     for kinds in ((float, Fraction), (float, Fraction, int)):
         try:
-            outputs = [function(_exact(value, kinds)) for value in inputs]
+            outputs = [function(_to_exact(value, kinds)) for value in inputs]
         except Exception:  # the function wants numbers of its own kind
             continue
         if not any(map(_has_float, outputs)):
@@ -43,10 +43,10 @@ class _Exact(Fraction):
     """A Fraction for falsification that takes a float as the exact number that it is."""
 
 
-def _taking_floats(name: str) -> Any:
+def _accept_floats(name: str) -> Any:
     def operation(self: Fraction, *others: Any) -> Any:
         found = getattr(Fraction, name)(
-            self, *(Fraction(o) if isinstance(o, float) and finite(o) else o for o in others)
+            self, *(Fraction(o) if isinstance(o, float) and is_finite(o) else o for o in others)
         )
         return _Exact(found) if isinstance(found, Fraction) else found
 
@@ -54,21 +54,21 @@ def _taking_floats(name: str) -> Any:
 
 
 for _name in ("add", "sub", "mul", "truediv", "pow", "mod", "radd", "rsub", "rmul", "rtruediv", "rmod"):
-    setattr(_Exact, f"__{_name}__", _taking_floats(f"__{_name}__"))
+    setattr(_Exact, f"__{_name}__", _accept_floats(f"__{_name}__"))
 for _name in ("abs", "neg", "pos"):
-    setattr(_Exact, f"__{_name}__", _taking_floats(f"__{_name}__"))
+    setattr(_Exact, f"__{_name}__", _accept_floats(f"__{_name}__"))
 
 
-def _exact(value: Any, kinds: tuple[Any, ...]) -> Any:
+def _to_exact(value: Any, kinds: tuple[Any, ...]) -> Any:
     """Replace numbers in a falsifier's input by Fractions; NaN and infinities stay."""
     if isinstance(value, kinds) and not isinstance(value, bool):
-        return _Exact(value) if finite(value) else value
+        return _Exact(value) if is_finite(value) else value
     if isinstance(value, Mapping):
-        return {key: _exact(v, kinds) for key, v in value.items()}
+        return {key: _to_exact(v, kinds) for key, v in value.items()}
     if isinstance(value, Row):
-        return value._replace(values=_exact(value.values, kinds))
+        return value._replace(values=_to_exact(value.values, kinds))
     if isinstance(value, (list, tuple)):
-        return type(value)(_exact(v, kinds) for v in value)
+        return type(value)(_to_exact(v, kinds) for v in value)
     return value
 
 
@@ -213,12 +213,12 @@ def falsify(
     for index, given in enumerate(members):
         if not transformation.input_domain.contains(given):
             raise ParameterError(f"members[{index}]", given, f"in {transformation.input_domain}")
-    pairs = pairs_of(transformation.input_domain, transformation.input_metric, members)
+    pairs = make_pairs(transformation.input_domain, transformation.input_metric, members)
     search, draw = _Search(transformation, room, pairs, budget), Draw(seed)
     for one, other in islice(combinations(members, 2), min(GIVEN_PAIRS, budget)):
         search.try_pair(one, other)
-    for state in islice(pairs.long(draw, room), budget // 10):
-        one, other = pairs.built(state, room)
+    for state in islice(pairs.iter_long(draw, room), budget // 10):
+        one, other = pairs.build(state, room)
         if len(one) <= LONGEST_SHARE * budget:  # who asks for few evaluations wants no long ones
             search.try_pair(one, other)
     while search.tried < min(budget, search.enough):
@@ -234,7 +234,7 @@ def falsify(
     worst = max(f._rank for f in search.found)
     found = min((f for f in search.found if f._rank == worst), key=lambda f: _size(f.inputs))
     if found.failure is None:
-        found = replace(found, exact_ratio=search.replayed(found.inputs, found.bound))
+        found = replace(found, exact_ratio=search.replay(found.inputs, found.bound))
     return replace(found, evaluations=search.judged, seed=seed)
 
 
@@ -255,31 +255,31 @@ class _Search:
 
     def try_pair(self, one: Any, other: Any) -> None:
         """Measure a given pair of inputs in a falsifier's search."""
-        judged = self._judged(one, other)
+        judged = self._measure_pair(one, other)
         if judged and (not self.given or judged._rank > self.given[0]._rank):
             self.given = [judged]
 
     def draw(self, draw: Draw) -> None:
         """Measure a new pair in a falsifier's search, and keep it if it is among the best."""
         state = self.pairs.drawn(draw, self.room)
-        judged = self._judged(*self.pairs.built(state, self.room))
+        judged = self._measure_pair(*self.pairs.build(state, self.room))
         if judged and all(judged._rank != f._rank for _, f in self.best):
             self.best = sorted([*self.best, (state, judged)], key=lambda b: b[1]._rank, reverse=True)[:KEPT]
 
     def improve(self, draw: Draw) -> None:
         """Change one of the best pairs in a falsifier's search, and keep what is better."""
-        at = draw.early(range(len(self.best)))
+        at = draw.choose_early(range(len(self.best)))
         state, old = self.best[at]
-        for _ in range(draw.early((1, 2, 4))):
-            state = self.pairs.changed(state, draw, self.room)
-        judged = self._judged(*self.pairs.built(state, self.room))
+        for _ in range(draw.choose_early((1, 2, 4))):
+            state = self.pairs.mutate(state, draw, self.room)
+        judged = self._measure_pair(*self.pairs.build(state, self.room))
         if judged is None or judged._rank < old._rank:
             return
-        if judged._rank > old._rank or draw.once_in(8) or _size(judged.inputs) <= _size(old.inputs):
+        if judged._rank > old._rank or draw.is_rare_event(8) or _size(judged.inputs) <= _size(old.inputs):
             self.best[at] = state, judged
             self.best.sort(key=lambda b: b[1]._rank, reverse=True)
 
-    def _judged(self, one: Any, other: Any) -> Falsification | None:
+    def _measure_pair(self, one: Any, other: Any) -> Falsification | None:
         """Measure how far apart a pair's outputs lie; None where the falsifier may not use the pair."""
         self.tried += 1
         inside = self.transformation.input_domain.contains
@@ -313,7 +313,7 @@ class _Search:
             distance,
             bound,
             _ratio(distance, bound),
-            self.replayed((one, other), bound) if broken else None,
+            self.replay((one, other), bound) if broken else None,
         )
         if broken and not found.artefact:  # what is broken is made clearer for a while
             self.enough = min(self.enough, self.tried + self.budget // 4)
@@ -330,7 +330,7 @@ class _Search:
             self.claims[d_in] = self.transformation.map(d_in)
         return self.claims[d_in]
 
-    def replayed(self, inputs: tuple[Any, Any], bound: Distance) -> Distance | None:
+    def replay(self, inputs: tuple[Any, Any], bound: Distance) -> Distance | None:
         """Return the ratio of a falsified claim in exact rationals; None where floats are needed."""
         outputs = exact_outputs(self.transformation.function, inputs)
         return (

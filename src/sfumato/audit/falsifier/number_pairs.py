@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from sfumato.audit.falsifier.domain_members import Draw, finite, member, near, pattern, some_size, to_float
+from sfumato.audit.falsifier.domain_members import (
+    Draw,
+    draw_member,
+    draw_neighbor,
+    draw_pattern,
+    draw_size,
+    is_finite,
+    to_float,
+)
 from sfumato.dataclass import dataclass
 from sfumato.exact import root_down
 from sfumato.framework.domains import AtomDomain, Domain
@@ -24,21 +32,21 @@ State = Any
 class Pairs(ABC):
     """The pairs of inputs of one domain and metric: a state that is drawn, changed, and built into a pair."""
 
-    def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
+    def iter_long(self, draw: Draw, max_distance: Fraction) -> Iterator[State]:
         """Yield states of very long pairs of inputs, each tried once."""
         return iter(())
 
     @abstractmethod
-    def drawn(self, draw: Draw, room: Fraction) -> State:
+    def drawn(self, draw: Draw, max_distance: Fraction) -> State:
         """Return the state of a random pair of inputs."""
 
     @abstractmethod
-    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+    def mutate(self, state: State, draw: Draw, max_distance: Fraction) -> State:
         """Return the state of a pair of inputs that differs a little from another."""
 
     @abstractmethod
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        """Return the pair of inputs of a state, at most `room` apart."""
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
+        """Return the pair of inputs of a state, at most `max_distance` apart."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +57,22 @@ class Values(Pairs):
     members: Sequence[Any] = ()
     alone: bool = False
 
-    def drawn(self, draw: Draw, room: Fraction) -> State:
+    def drawn(self, draw: Draw, max_distance: Fraction) -> State:
         """Return a pair of random values."""
         return self._one(draw), self._one(draw)
 
-    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+    def mutate(self, state: State, draw: Draw, max_distance: Fraction) -> State:
         """Exchange one value of a pair."""
-        return (self._one(draw), state[1]) if draw.once_in(2) else (state[0], self._one(draw))
+        return (self._one(draw), state[1]) if draw.is_rare_event(2) else (state[0], self._one(draw))
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return the pair of values of a state."""
-        return state if self.alone or room >= 1 else (state[0], state[0])
+        return state if self.alone or max_distance >= 1 else (state[0], state[0])
 
     def _one(self, draw: Draw) -> Any:
-        if self.alone or (self.members and draw.once_in(2)):
-            return draw.one_of(self.members)
-        return member(self.domain, draw)
+        if self.alone or (self.members and draw.is_rare_event(2)):
+            return draw.choose(self.members)
+        return draw_member(self.domain, draw)
 
 
 @dataclass(frozen=True)
@@ -74,23 +82,27 @@ class Numbers(Pairs):
     domain: AtomDomain
     members: Sequence[Any] = ()
 
-    def drawn(self, draw: Draw, room: Fraction) -> State:
+    def drawn(self, draw: Draw, max_distance: Fraction) -> State:
         """Return the state of a pair of numbers, mostly as far apart as allowed."""
-        one = draw.one_of(self.members) if self.members and draw.once_in(2) else member(self.domain, draw)
+        one = (
+            draw.choose(self.members)
+            if self.members and draw.is_rare_event(2)
+            else draw_member(self.domain, draw)
+        )
         return one, self._share(draw)
 
-    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+    def mutate(self, state: State, draw: Draw, max_distance: Fraction) -> State:
         """Change the first number of a pair, or its distance to the second."""
         one, share = state
-        if draw.once_in(3):
+        if draw.is_rare_event(3):
             return one, self._share(draw)
-        return near(self.domain, one, draw), share
+        return draw_neighbor(self.domain, one, draw), share
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return a pair of numbers in the domain; the second one moves back where it meets a bound."""
         one, share = state
-        for move in (share * room, -share * room):
-            other = self._moved(one, move)
+        for move in (share * max_distance, -share * max_distance):
+            other = self._move(one, move)
             if other != one:
                 break
         return one, other
@@ -103,8 +115,8 @@ class Numbers(Pairs):
             return draw.sign() * Fraction(1, 2**64) * draw.share()
         return Fraction(draw.sign())
 
-    def _moved(self, one: Any, move: Fraction) -> Any:
-        if not finite(one):
+    def _move(self, one: Any, move: Fraction) -> Any:
+        if not is_finite(one):
             return one
         low, high = self.domain.lower, self.domain.upper
         goal = Fraction(one) + move
@@ -115,7 +127,7 @@ class Numbers(Pairs):
         if self.domain.kind is int:
             return int(one) + math.trunc(goal - one)
         other = to_float(goal)
-        too_far = not finite(other) or abs(Fraction(other) - Fraction(one)) > abs(goal - Fraction(one))
+        too_far = not is_finite(other) or abs(Fraction(other) - Fraction(one)) > abs(goal - Fraction(one))
         return math.nextafter(other, one) if too_far else other
 
 
@@ -135,27 +147,27 @@ class Coordinates(Pairs):
     norm: int
     kind: Callable[[list[Any]], Any]
 
-    def drawn(self, draw: Draw, room: Fraction) -> State:
+    def drawn(self, draw: Draw, max_distance: Fraction) -> State:
         """Return the state of a pair of vectors, their numbers alike, half and half, or independent."""
-        size = some_size(draw) if self.size is None else self.size
+        size = draw_size(draw) if self.size is None else self.size
         if len(self.parts) == 1:
             part = self.parts[0]
-            states = pattern(lambda: part.drawn(draw, room), size, draw)
+            states = draw_pattern(lambda: part.drawn(draw, max_distance), size, draw)
         else:
-            states = [part.drawn(draw, room) for part in self.parts]
-        return tuple(zip(self._shares(size, draw, room), states, strict=True))
+            states = [part.drawn(draw, max_distance) for part in self.parts]
+        return tuple(zip(self._shares(size, draw, max_distance), states, strict=True))
 
-    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+    def mutate(self, state: State, draw: Draw, max_distance: Fraction) -> State:
         """Change, add or drop one coordinate of a pair of vectors, or share the room anew."""
         entries, kind = list(state), draw.below(8)
         if self.size is None and (kind == 0 or not entries):
-            if entries and draw.once_in(2):
+            if entries and draw.is_rare_event(2):
                 del entries[draw.below(len(entries))]
             else:
-                part = self.parts[0].drawn(draw, room)
+                part = self.parts[0].drawn(draw, max_distance)
                 entries.insert(draw.below(len(entries) + 1), (Fraction(0), part))
         elif kind == 1:
-            shares = self._shares(len(entries), draw, room)
+            shares = self._shares(len(entries), draw, max_distance)
             entries = [(share, part) for share, (_, part) in zip(shares, entries, strict=True)]
         elif kind == 2:
             at, to = draw.below(len(entries)), draw.below(len(entries))
@@ -164,18 +176,18 @@ class Coordinates(Pairs):
         else:
             at = draw.below(len(entries))
             share, part = entries[at]
-            entries[at] = share, self._part(at).changed(part, draw, room * share)
+            entries[at] = share, self._part(at).mutate(part, draw, max_distance * share)
         return tuple(entries)
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return the pair of vectors of a state."""
-        both = [self._part(i).built(part, room * share) for i, (share, part) in enumerate(state)]
+        both = [self._part(i).build(part, max_distance * share) for i, (share, part) in enumerate(state)]
         return self.kind([one for one, _ in both]), self.kind([other for _, other in both])
 
     def _part(self, at: int) -> Pairs:
         return self.parts[at if len(self.parts) > 1 else 0]
 
-    def _shares(self, size: int, draw: Draw, room: Fraction) -> list[Fraction]:
+    def _shares(self, size: int, draw: Draw, max_distance: Fraction) -> list[Fraction]:
         """Divide the room between the coordinates of a pair of vectors."""
         if size == 0:
             return []
@@ -184,9 +196,9 @@ class Coordinates(Pairs):
         kind, at = draw.below(4), draw.below(size)
         if kind <= 1:
             return [Fraction(i == at) if kind == 0 else self._even(size) for i in range(size)]
-        if kind == 2 and room >= 1:
-            units = math.floor(room**self.norm)
-            return [1 / room if (i - at) % size < units else Fraction(0) for i in range(size)]
+        if kind == 2 and max_distance >= 1:
+            units = math.floor(max_distance**self.norm)
+            return [1 / max_distance if (i - at) % size < units else Fraction(0) for i in range(size)]
         weights = [draw.share() for _ in range(size)]
         total = sum((w**self.norm for w in weights), Fraction(0))
         if total == 0:
@@ -217,5 +229,5 @@ class GroupedCoordinates(Coordinates):
 class _Scaled(Numbers):
     scale: Fraction = Fraction(1)
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
-        return super().built(state, room * self.scale)
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
+        return super().build(state, max_distance * self.scale)

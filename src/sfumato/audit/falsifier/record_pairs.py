@@ -14,12 +14,12 @@ from sfumato.audit.falsifier.domain_members import (
     LENGTHS,
     LONGEST,
     Draw,
-    member,
-    near,
-    near_record,
-    pattern,
+    draw_member,
+    draw_neighbor,
+    draw_pattern,
+    draw_similar_record,
+    draw_size,
     record,
-    some_size,
 )
 from sfumato.audit.falsifier.number_pairs import (
     Coordinates,
@@ -96,25 +96,25 @@ class Records(Pairs):
         self.members: list[tuple[Any, ...]] = [tuple(m) for m in members]
         self.pool: list[Any] = [r for m in self.members for r in m]
 
-    def drawn(self, draw: Draw, room: Fraction) -> State:
+    def drawn(self, draw: Draw, max_distance: Fraction) -> State:
         """Return the state of a random pair of record lists with a few records that differ."""
-        if self.members and draw.once_in(2):
-            common = list(draw.one_of(self.members))
+        if self.members and draw.is_rare_event(2):
+            common = list(draw.choose(self.members))
         else:
             size = self._size(draw) if self.size is None else self.size
-            common = pattern(lambda: self._new(draw), size, draw)
-        if draw.once_in(8):  # the same records in another order
+            common = draw_pattern(lambda: self._new(draw), size, draw)
+        if draw.is_rare_event(8):  # the same records in another order
             return Mixture(tuple(common), (), (), (0, 1 + draw.below(1000)))
-        few = min(math.floor(room), 64)
-        one = pattern(lambda: self._new(draw), few, draw)
-        other = pattern(lambda: self._new(draw), few, draw)
+        few = min(math.floor(max_distance), 64)
+        one = draw_pattern(lambda: self._new(draw), few, draw)
+        other = draw_pattern(lambda: self._new(draw), few, draw)
         if not self.changes and self.size is None:  # most often all of the room on one side
-            one, other = draw.one_of(((one, []), (one, []), ([], other), (one[: few // 2], other)))
+            one, other = draw.choose(((one, []), (one, []), ([], other), (one[: few // 2], other)))
         return Mixture(tuple(common), tuple(one), tuple(other), self._orders(draw))
 
-    def long(self, draw: Draw, room: Fraction) -> Iterator[State]:
+    def iter_long(self, draw: Draw, max_distance: Fraction) -> Iterator[State]:
         """Yield states of long pairs of record lists, at lengths where counters wrap."""
-        if self.size is not None or room < 1:
+        if self.size is not None or max_distance < 1:
             return
         for size in self.longest:
             one = self._new(draw)
@@ -130,52 +130,52 @@ class Records(Pairs):
             yield Mixture((one,) * (size - 1), (other,), ())
             yield Mixture((*(one,) * (size - 2), other), (one,), ())
 
-    def changed(self, state: State, draw: Draw, room: Fraction) -> State:
+    def mutate(self, state: State, draw: Draw, max_distance: Fraction) -> State:
         """Change, repeat, add or drop a record in a pair of record lists, or change their order."""
         kind = draw.below(8)
         if kind == 0:
             return replace(state, orders=self._orders(draw))
-        side = draw.one_of(("common", "common", "one", "other"))
+        side = draw.choose(("common", "common", "one", "other"))
         found = list(getattr(state, side))
         if not found or (kind == 1 and not (side == "common" and self.size)):
             found.insert(draw.below(len(found) + 1), self._new(draw))
         elif kind == 2 and not (side == "common" and self.size):
             del found[draw.below(len(found))]
         elif kind == 3:
-            found = [draw.one_of(found)] * len(found)
+            found = [draw.choose(found)] * len(found)
         elif kind == 4:
-            found[draw.below(len(found))] = draw.one_of(found)
+            found[draw.below(len(found))] = draw.choose(found)
         else:
             at = draw.below(len(found))
             found[at] = self.source.near(found[at], draw)
         return replace(state, **{side: tuple(found)})
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return the pair of record lists of a state."""
-        common, one, other = self._split(state, math.floor(room))
+        common, one, other = self._split(state, math.floor(max_distance))
         return ordered(common + one, state.orders[0]), ordered(common + other, state.orders[1])
 
-    def _split(self, state: Mixture, most: int) -> tuple[list[Any], list[Any], list[Any]]:
+    def _split(self, state: Mixture, limit: int) -> tuple[list[Any], list[Any], list[Any]]:
         one, other = list(state.one), list(state.other)
         if self.changes or self.size is not None:
-            each = min(len(one), len(other), most if self.changes else most // 2, self.size or most)
+            each = min(len(one), len(other), limit if self.changes else limit // 2, self.size or limit)
             one, other = one[:each], other[:each]
         else:
-            one = one[:most]
-            other = other[: most - len(one)]
+            one = one[:limit]
+            other = other[: limit - len(one)]
         common = list(state.common)
         if self.size is not None:
             common = (common * self.size)[: self.size - len(one)]
         return common, one, other
 
     def _size(self, draw: Draw) -> int:
-        return some_size(draw)
+        return draw_size(draw)
 
     def _new(self, draw: Draw) -> Any:
-        return draw.one_of(self.pool) if self.pool and draw.once_in(2) else self.source.new(draw)
+        return draw.choose(self.pool) if self.pool and draw.is_rare_event(2) else self.source.new(draw)
 
     def _orders(self, draw: Draw) -> tuple[int, int]:
-        return draw.early((0, 1, 2, draw.below(1000))), draw.early((0, 1, 2, draw.below(1000)))
+        return draw.choose_early((0, 1, 2, draw.below(1000))), draw.choose_early((0, 1, 2, draw.below(1000)))
 
 
 def ordered(items: list[Any], order: int) -> list[Any]:
@@ -184,7 +184,7 @@ def ordered(items: list[Any], order: int) -> list[Any]:
         return items[::-1]
     if order == 2:
         return items[-1:] + items[:-1]
-    return Draw(order).shuffled(items) if order else items
+    return Draw(order).shuffle(items) if order else items
 
 
 class Units(Records):
@@ -197,11 +197,13 @@ class Units(Records):
 
     def __init__(self, columns: Sequence[tuple[str, Domain]], members: Sequence[Any]) -> None:
         self.columns = columns
-        super().__init__(Source(self._unit, self._near), None, False, [_units(m) for m in members])
+        super().__init__(
+            Source(self._unit, self._draw_similar_rows), None, False, [_units(m) for m in members]
+        )
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return the pair of tables of a state."""
-        common, one, other = self._split(state, math.floor(room))
+        common, one, other = self._split(state, math.floor(max_distance))
         shared = _rows(common, 0)
         # The first unit of the second table has a name of the first: a unit that changes is two.
         both = (shared + _rows(one, _APART), shared + _rows(other, _APART))
@@ -209,26 +211,26 @@ class Units(Records):
         return ordered(both[0] + strays, state.orders[0]), ordered(both[1], state.orders[1])
 
     def _size(self, draw: Draw) -> int:
-        return draw.early((0, 1, 2, 3))
+        return draw.choose_early((0, 1, 2, 3))
 
     def _unit(self, draw: Draw) -> tuple[Any, ...]:
         """Return the rows of a random unit, alike or different, in one or many groups."""
-        keys, rows = draw.early((1, 2, 3, 4, 5, 8, 16)), draw.early((1, 2, 3, 5))
-        values = pattern(lambda: record(self.columns, draw), keys * rows, draw)
+        keys, rows = draw.choose_early((1, 2, 3, 4, 5, 8, 16)), draw.choose_early((1, 2, 3, 5))
+        values = draw_pattern(lambda: record(self.columns, draw), keys * rows, draw)
         return tuple((i % keys, v) for i, v in enumerate(values))
 
-    def _near(self, unit: tuple[Any, ...], draw: Draw) -> tuple[Any, ...]:
+    def _draw_similar_rows(self, unit: tuple[Any, ...], draw: Draw) -> tuple[Any, ...]:
         """Return the rows of a unit that differ a little: changed, repeated or dropped rows or groups."""
         rows, kind = list(unit), draw.below(6)
         if not rows:
             return self._unit(draw)
-        key, values = draw.one_of(rows)
+        key, values = draw.choose(rows)
         if kind == 0:
-            rows.append((draw.one_of((key, 1 + max(k for k, _ in rows))), values))
+            rows.append((draw.choose((key, 1 + max(k for k, _ in rows))), values))
         elif kind == 1:
             del rows[draw.below(len(rows))]
         elif kind == 2:
-            values = near_record(self.columns, values, draw)
+            values = draw_similar_record(self.columns, values, draw)
             rows = [(k, values) for k, _ in rows]
         elif kind == 3:
             top = 1 + max(k for k, _ in rows)
@@ -236,7 +238,7 @@ class Units(Records):
         elif kind == 4:
             rows = (rows + rows)[:MAX_ROWS]
         else:
-            rows[draw.below(len(rows))] = key, near_record(self.columns, values, draw)
+            rows[draw.below(len(rows))] = key, draw_similar_record(self.columns, values, draw)
         return tuple(rows)
 
 
@@ -271,16 +273,16 @@ class Contributions(Records):
         self.lists: list[list[Any]] = lists or [[{}]]
         super().__init__(Source(self._unit, lambda unit, draw: self._unit(draw)), None, False, [])
 
-    def built(self, state: State, room: Fraction) -> tuple[Any, Any]:
+    def build(self, state: State, max_distance: Fraction) -> tuple[Any, Any]:
         """Return the pair of mappings from groups to the rows of units."""
-        common, one, other = self._split(state, math.floor(room))
+        common, one, other = self._split(state, math.floor(max_distance))
         first, second = state.orders
         return self._by_group(common + one, first), self._by_group(common + other, second)
 
     def _unit(self, draw: Draw) -> tuple[Any, ...]:
-        keys = draw.one_of((self.groups, 1, 1 + draw.below(self.groups)))
-        first, times = draw.below(2), draw.early((1, 2, 3, 5))
-        rows = pattern(lambda: (draw.one_of(self.lists) * times)[: self.rows], keys, draw)
+        keys = draw.choose((self.groups, 1, 1 + draw.below(self.groups)))
+        first, times = draw.below(2), draw.choose_early((1, 2, 3, 5))
+        rows = draw_pattern(lambda: (draw.choose(self.lists) * times)[: self.rows], keys, draw)
         if self.total is None:
             return tuple((first + i, r) for i, r in enumerate(rows))
         # Of all rows in one group, or of one in each, or of what lies between.
@@ -304,7 +306,7 @@ class Contributions(Records):
 NORMS = (LInfDistance, L1Distance, L2Distance)  # by their power; 0 for the largest difference
 
 
-def pairs_of(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
+def make_pairs(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
     """Return the kind of neighbouring pairs of a domain in a metric.
 
     Args:
@@ -312,7 +314,7 @@ def pairs_of(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
     Raises:
         QueryError: it is not known how to make members of the domain, and none is given.
     """
-    for known in (_of_numbers, _of_records):
+    for known in (_make_number_pairs, _make_record_pairs):
         found = known(domain, metric, members)
         if found is not None:
             return found
@@ -323,40 +325,40 @@ def pairs_of(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs:
     return Values(domain, members, alone=True)
 
 
-def _of_numbers(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs | None:
+def _make_number_pairs(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs | None:
     if isinstance(metric, DiscreteDistance):
         return Values(domain, members)
     if isinstance(metric, AbsoluteDistance) and isinstance(domain, AtomDomain):
         return Numbers(domain, members)
     if isinstance(metric, ProductMetric) and isinstance(domain, ProductDomain):
-        return _of_product(domain, metric.inner, 1, members)
+        return _make_product_pairs(domain, metric.inner, 1, members)
     norm = next((n for n, kind in enumerate(NORMS) if isinstance(metric, kind)), None)
     if norm is None:
         return None
     if isinstance(domain, GroupedIntegers) and isinstance(metric, (L1Distance, L2Distance)):
         return GroupedCoordinates(metric.scales, norm, members)
     if isinstance(domain, ProductDomain):
-        return _of_product(domain, AbsoluteDistance(), norm, members)
+        return _make_product_pairs(domain, AbsoluteDistance(), norm, members)
     if isinstance(domain, VectorDomain):
-        entry = pairs_of(domain.element, AbsoluteDistance(), [v for m in members for v in m])
+        entry = make_pairs(domain.element, AbsoluteDistance(), [v for m in members for v in m])
         return Coordinates([entry], domain.size, norm, list)
     return None
 
 
-def _of_product(domain: ProductDomain, inner: Metric, norm: int, members: Sequence[Any]) -> Pairs:
-    parts = [pairs_of(p, inner, [m[i] for m in members]) for i, p in enumerate(domain.parts)]
+def _make_product_pairs(domain: ProductDomain, inner: Metric, norm: int, members: Sequence[Any]) -> Pairs:
+    parts = [make_pairs(p, inner, [m[i] for m in members]) for i, p in enumerate(domain.parts)]
     return Coordinates(parts, len(parts), norm, tuple)
 
 
-def _of_records(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs | None:
+def _make_record_pairs(domain: Domain, metric: Metric, members: Sequence[Any]) -> Pairs | None:
     if isinstance(metric, (SymmetricDistance, ChangeOneDistance)):
         changes = isinstance(metric, ChangeOneDistance)
         if isinstance(domain, VectorDomain):
             entry = domain.element
-            source = Source(partial(member, entry), partial(near, entry))
+            source = Source(partial(draw_member, entry), partial(draw_neighbor, entry))
             return Records(source, domain.size, changes, members)
         if isinstance(domain, TableDomain):
-            source = Source(partial(record, domain.columns), partial(near_record, domain.columns))
+            source = Source(partial(record, domain.columns), partial(draw_similar_record, domain.columns))
             return Records(source, domain.size, changes, members)
     if isinstance(metric, PrivacyUnitDistance) and isinstance(domain, RowsDomain):
         return Units(domain.columns, members)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from sfumato.budget.ledger import journal_lines
 from sfumato.budget.ledger.journal_audit import Audit, audited
-from sfumato.budget.ledger.journal_verify import Verified, differences, head_of
+from sfumato.budget.ledger.journal_verify import Verified, differences, read_head
 from sfumato.budget.ledger.ledger_entries import (
     Entry,
     PriorAnswer,
@@ -88,7 +88,7 @@ class Journal:
         Raises:
             EngineError: the journal cannot be read.
         """
-        return self._ledger._read(lambda connection, _: head_of(connection, self._where))
+        return self._ledger._read(lambda connection, _: read_head(connection, self._where))
 
     def verify(self, head: str | None = None) -> Verified:
         """Check the journal's chain of digests, and compare it with entries, accounts and answers.
@@ -173,7 +173,7 @@ class Journal:
         check_name(version, "version")
 
         def work(connection: Connection, at: datetime, day: date) -> None:
-            self._ledger._checked_accounts(connection, dataset, None, day)
+            self._ledger._check_accounts(connection, dataset, None, day)
             journal_lines.append(connection, self._where, "data", at, dataset, None, version=version)
 
         self._ledger._change(work)
@@ -242,7 +242,7 @@ class Journal:
         kind = "asked" if entry.kind == "spend" else "cap"
         asked: dict[str, Any] = {}
         if kind == "asked":
-            asked = {"plan": plan, "data": version_of(connection, entry.dataset)}
+            asked = {"plan": plan, "data": read_data_version(connection, entry.dataset)}
         journal_lines.append(
             connection, self._where, kind, at, entry.dataset, entry.analyst,
             entry=entry.number, entered=entry.row(), question=key, **asked,
@@ -317,7 +317,7 @@ class Journal:
                 select(ENTRIES.c.dataset, ENTRIES.c.analyst).where(ENTRIES.c.id == entry)
             ).one()
             kept = body is not None and len(body) <= MAX_KEPT
-            known = kept and question is not None and version_of(connection, found[0]) == data
+            known = kept and question is not None and read_data_version(connection, found[0]) == data
             number = journal_lines.append(
                 connection, self._where, kind, at, found[0], found[1] or None,
                 entry=entry, question=question if known else None,
@@ -328,23 +328,23 @@ class Journal:
 
         self._ledger._change(work)
 
-    def _find_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
+    def _find_answer(self, dataset: str, analyst: str | None, request: Mapping[str, Any]) -> PriorAnswer:
         """Return the journaled answer to the same query, if there is one.
 
         It is one of the same analyst, or one that the owner has published, of the version of the data that is
         declared now.
 
         Args:
-            asked: all that an answer depends on but the data, as plain data.
+            request: all that an answer depends on but the data, as plain data.
         Raises:
             EngineError: the journal cannot be read, or was changed.
         """
 
         def look(connection: Connection, day: date) -> PriorAnswer:
-            version = version_of(connection, dataset)
+            version = read_data_version(connection, dataset)
             if version is None:
                 return PriorAnswer(None)
-            content = {"asked": asked, "dataset": dataset, "data": version}
+            content = {"asked": request, "dataset": dataset, "data": version}
             question = hashlib.sha256(canonical_bytes(content)).hexdigest()
             same = (JOURNAL.c.question == question) & (JOURNAL.c.kind == "answered")
             published = select(JOURNAL.c.entry).where(JOURNAL.c.kind == "published")
@@ -356,13 +356,13 @@ class Journal:
 
         return self._ledger._read(look)
 
-    def _repeat_answer(self, dataset: str, analyst: str | None, asked: Mapping[str, Any]) -> PriorAnswer:
+    def _repeat_answer(self, dataset: str, analyst: str | None, request: Mapping[str, Any]) -> PriorAnswer:
         """Return the journaled answer as `_find_answer`, and record that it is repeated.
 
         Raises:
             EngineError: the journal cannot be read or written, or was changed.
         """
-        found = self._find_answer(dataset, analyst, asked)
+        found = self._find_answer(dataset, analyst, request)
         if found.body is not None:
             self._record_repeat(dataset, analyst, found.entry)
         return found
@@ -400,7 +400,7 @@ class Journal:
             self._record_repeat(dataset, analyst, found.entry)
         return found
 
-    def _is_paid(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
+    def _is_charged(self, connection: Connection, dataset: str, analyst: str | None, key: str) -> bool:
         """Whether the journal has a paid request with this key."""
         mine = (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == (analyst or ""))
         of = mine & (JOURNAL.c.question == key) & (JOURNAL.c.kind == "asked")
@@ -421,7 +421,7 @@ class Journal:
         said = journal_lines.read(line).detail.get("body")
         if (
             body is None
-            or not journal_lines.found_as_written(line)
+            or not journal_lines.has_matching_index(line)
             or hashlib.sha256(body).hexdigest() != said
             or journal_lines.after(connection.execute(before).scalar() or "", line.content) != line.sha256
         ):
@@ -436,14 +436,14 @@ class Journal:
         return f"<Journal of {self._where}>"
 
 
-def version_of(connection: Connection, dataset: str) -> str | None:
+def read_data_version(connection: Connection, dataset: str) -> str | None:
     """Return the version of the data that the journal declares; None if there is none."""
     of = (JOURNAL.c.kind == "data") & (JOURNAL.c.dataset == dataset) & (JOURNAL.c.analyst == "")
     line = connection.execute(select(JOURNAL).where(of).order_by(JOURNAL.c.id.desc()).limit(1)).first()
     return None if line is None else str(journal_lines.read(line).detail["version"])
 
 
-def shortened(plan: Mapping[str, Any] | None, most: int = _MAX_ASKED) -> Mapping[str, Any] | None:
+def shorten_plan(plan: Mapping[str, Any] | None, limit: int = _MAX_ASKED) -> Mapping[str, Any] | None:
     """Return a query's plan for the journal, or a digest of a very long one.
 
     Raises:
@@ -456,6 +456,6 @@ def shortened(plan: Mapping[str, Any] | None, most: int = _MAX_ASKED) -> Mapping
         written = canonical_bytes(plan)
     if not written:
         raise ParameterError("plan", "...", "plain data, such as the canonical form of a plan")
-    if len(written) <= most:
+    if len(written) <= limit:
         return plan
     return {"asks": plan.get("asks"), "sha256": hashlib.sha256(written).hexdigest()}

@@ -104,7 +104,7 @@ class Question:
         kept = {name: one for name, one in self.plan.items() if name not in _OF_BUDGET}
         if "outputs" in kept:
             called = {str(one[0]): i for i, one in enumerate(kept["outputs"])}
-            kept["outputs"] = [_of_outputs(one[1], called) for one in kept["outputs"]]
+            kept["outputs"] = [_number_outputs(one[1], called) for one in kept["outputs"]]
         return canonical_bytes({"dataset": self.dataset, "plan": kept}).decode()
 
 
@@ -112,7 +112,7 @@ _OF_BUDGET = ("budget", "noise", "selection", "diagnostics", "weights", "found")
 _OF_OTHERS = ("first", "second")  # in which an output names another one
 
 
-def _of_outputs(one: Mapping[str, Any], called: Mapping[str, int]) -> dict[str, Any]:
+def _number_outputs(one: Mapping[str, Any], called: Mapping[str, int]) -> dict[str, Any]:
     """Return an output for the audit in which other outputs are named by position."""
     return {n: called.get(v, v) if n in _OF_OTHERS and isinstance(v, str) else v for n, v in one.items()}
 
@@ -302,7 +302,7 @@ class Refused(TextCard):
         more = ", and more than are written" if self.more else ""
         first, last = self.lines
         where = f"line {last}" if first == last else f"lines {first} to {last}"
-        said = f"; the last: {_quoted([self.last])}" if self.last else ""
+        said = f"; the last: {_quote_conditions([self.last])}" if self.last else ""
         return f"{self.dataset}, {who}: {many}{more} ({why}), {where}{said}"
 
 
@@ -369,23 +369,23 @@ def audited(lines: Sequence[Line], accounts: Iterable[LedgerAccount]) -> Audit:
     return Audit(sum(line.kind == "asked" for line in lines), tuple(findings), tuple(losses), refused)
 
 
-def _single(asked: Sequence[Question]) -> Iterator[Finding]:
+def _single(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield audit findings of queries about one privacy unit or few rows."""
-    for one in asked:
+    for one in questions:
         texts = [*one.conditions, *one.expressions]
         about = [text for text in texts if one.unit & names(text)]
         if about:
-            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is used: {_quoted(about)}"
+            words = f"the privacy unit, {', '.join(sorted(one.unit))}, is used: {_quote_conditions(about)}"
             yield _finding("one unit", [one], words)
         elif (count := equalities(one.conditions)) >= _EQUALITIES:
             words = f"{count} conditions each select one value, so that few units may be left: "
-            yield _finding("few rows", [one], words + _quoted(one.conditions))
+            yield _finding("few rows", [one], words + _quote_conditions(one.conditions))
 
 
-def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
+def _parts(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield audit findings of query pairs that differ by one condition: total minus part is the rest."""
     found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
-    for one in asked:
+    for one in questions:
         for measured in one.measured():
             found[measured, frozenset(one.conditions)].append(one)
     seen = set()
@@ -399,14 +399,14 @@ def _parts(asked: Sequence[Question]) -> Iterator[Finding]:
             if known not in seen:
                 seen.add(known)
                 less, more = (listed([one.entry for one in _unique(each)]) for each in (whole, parts))
-                words = f"one more condition in {more} than in {less}: {_quoted([condition])}; "
+                words = f"one more condition in {more} than in {less}: {_quote_conditions([condition])}; "
                 yield _finding("part", group, f"{words}the difference is about the other rows")
 
 
-def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
+def _literals(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield audit findings of queries that differ only by a literal in one condition."""
     found: dict[tuple[str, frozenset[str], str], dict[str, list[Question]]] = defaultdict(dict)
-    for one in asked:
+    for one in questions:
         conditions = frozenset(one.conditions)
         for measured in one.measured():
             for condition in conditions:
@@ -420,14 +420,14 @@ def _literals(asked: Sequence[Question]) -> Iterator[Finding]:
         known = (tuple(one.entry for one in group), shape)
         if known not in seen:
             seen.add(known)
-            words = f"they differ only in a value of one condition: {_quoted(list(by_condition))}"
+            words = f"they differ only in a value of one condition: {_quote_conditions(list(by_condition))}"
             yield _finding("literal", group, words)
 
 
-def _again(asked: Sequence[Question]) -> Iterator[Finding]:
+def _again(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield audit findings of repeated queries, whose mean is more accurate than each."""
     found: dict[str, list[Question]] = defaultdict(list)
-    for one in asked:
+    for one in questions:
         found[one.but_for_budget].append(one)
     for same in found.values():
         group = _unique(same)
@@ -436,10 +436,10 @@ def _again(asked: Sequence[Question]) -> Iterator[Finding]:
             yield _finding("again", group, words)
 
 
-def _many(asked: Sequence[Question]) -> Iterator[Finding]:
+def _many(questions: Sequence[Question]) -> Iterator[Finding]:
     """Yield audit findings of many queries about the same columns."""
     found: dict[tuple[str, frozenset[str]], list[Question]] = defaultdict(list)
-    for one in asked:
+    for one in questions:
         if one.columns:
             found[one.dataset, one.columns].append(one)
     for (_, columns), same in found.items():
@@ -492,11 +492,11 @@ def _together(group: Sequence[Question]) -> str:
     return f"epsilons that add up to {float(total):g}"
 
 
-def _quoted(texts: Sequence[str], most: int = 3, longest: int = 120) -> str:
+def _quote_conditions(texts: Sequence[str], limit: int = 3, longest: int = 120) -> str:
     """Return conditions for an audit finding on one line of printable text."""
     plain = [
         "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
-        for text in texts[:most]
+        for text in texts[:limit]
     ]
     shown = [text if len(text) <= longest else f"{text[:longest]}..." for text in plain]
-    return "; ".join(shown) + (f"; and {len(texts) - most} more" if len(texts) > most else "")
+    return "; ".join(shown) + (f"; and {len(texts) - limit} more" if len(texts) > limit else "")

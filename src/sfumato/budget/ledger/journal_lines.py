@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from sfumato.budget.ledger.ledger_accounts import LedgerAccount, called, cap_cells
+from sfumato.budget.ledger.ledger_accounts import LedgerAccount, account_label, cap_cells
 from sfumato.budget.ledger.ledger_entries import damaged
 from sfumato.budget.ledger.ledger_tables import JOURNAL, LEDGER
 from sfumato.dataclass import dataclass
@@ -159,15 +159,15 @@ def lines(
     return [read(row) for row in connection.execute(asked)]
 
 
-def check_cap(connection: Connection, where: str, kept: LedgerAccount) -> None:
+def check_cap(connection: Connection, where: str, account: LedgerAccount) -> None:
     """Check that an account's cap is the last one in the journal's lines.
 
     Raises:
         EngineError: it was changed by hand.
     """
-    said = _last_cap(connection, kept.dataset, kept.analyst)
-    if any(said.get(name) != cell for name, cell in cap_cells(kept).items()):
-        raise damaged(where, f"the cap of {kept.account.called} is not the one that its owner set")
+    said = _last_cap(connection, account.dataset, account.analyst)
+    if any(said.get(name) != cell for name, cell in cap_cells(account).items()):
+        raise damaged(where, f"the cap of {account.account.called} is not the one that its owner set")
 
 
 def check_absent(connection: Connection, where: str, dataset: str, analyst: str | None) -> None:
@@ -177,7 +177,9 @@ def check_absent(connection: Connection, where: str, dataset: str, analyst: str 
         EngineError: it was taken out by hand.
     """
     if _last_cap(connection, dataset, analyst):
-        raise damaged(where, f"{called(dataset, analyst)} is missing, for which its owner has set a cap")
+        raise damaged(
+            where, f"{account_label(dataset, analyst)} is missing, for which its owner has set a cap"
+        )
 
 
 def _last_cap(connection: Connection, dataset: str, analyst: str | None) -> Mapping[str, Any]:
@@ -233,14 +235,14 @@ def breaks(connection: Connection, begins: str, kept: str) -> Iterator[str]:
             yield f"{missing} missing"
         elif row.sha256 != after(digest, row.content):
             yield f"line {row.id}, or what comes before it, was changed"
-        elif not found_as_written(row):
+        elif not has_matching_index(row):
             yield f"line {row.id} has an index that does not match it"
         number, digest = row.id, row.sha256
     if digest != kept:
         yield f"the end is missing, or was changed, after line {number}"
 
 
-def found_as_written(row: Row[*tuple[Any, ...]]) -> bool:
+def has_matching_index(row: Row[*tuple[Any, ...]]) -> bool:
     """Whether the indexed columns of a journal line agree with its content."""
     try:
         content = json.loads(row.content)

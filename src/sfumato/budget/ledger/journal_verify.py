@@ -70,7 +70,7 @@ class Verified(TextCard):
         return "\n".join([*said, f"head {self.head}"])
 
 
-def head_of(connection: Connection, where: str) -> str:
+def read_head(connection: Connection, where: str) -> str:
     """Return the head of a journal to verify later: its last line's number and digest."""
     number = connection.execute(select(func.max(JOURNAL.c.id))).scalar() or 0
     return f"{number}:{connection.execute(select(LEDGER.c.journal)).scalar_one()}"
@@ -100,7 +100,7 @@ def differences(connection: Connection, where: str, since: str | None, broken: s
         wrong += ledger_accounts.differences(connection, where) if not wrong else ()
         notes = list(_odd(lines))
     count = connection.execute(select(func.count()).select_from(JOURNAL)).scalar_one()
-    return Verified(where, head_of(connection, where), count, tuple(wrong), tuple(notes), since)
+    return Verified(where, read_head(connection, where), count, tuple(wrong), tuple(notes), since)
 
 
 def _since(connection: Connection, since: str | None, begins: str) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _odd(lines: list[journal_lines.Line]) -> Iterator[str]:
         yield f"The clock went back before lines {listed(back)}; their order is that of their numbers."
 
 
-def listed(numbers: list[int | None] | list[int], most: int = 12) -> str:
+def listed(numbers: list[int | None] | list[int], limit: int = 12) -> str:
     """Return the numbers of journal lines or entries as text; long lists are cut."""
-    shown, more = numbers[:most], len(numbers) - most
+    shown, more = numbers[:limit], len(numbers) - limit
     return ", ".join(map(str, shown)) + (f" and {more:,} more" if more > 0 else "")

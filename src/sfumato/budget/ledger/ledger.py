@@ -60,18 +60,18 @@ IN_COMMANDS = Advice(
 )
 
 
-def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") -> Card:
+def ledger_card(place: str, accounts: Sequence[LedgerAccount], trouble: str = "") -> Card:
     """Return the rich display of a ledger's budgets.
 
     Args:
         place: of the ledger, as messages call it.
-        kept: its accounts.
+        accounts: its accounts.
         trouble: why it could not be read; then there are none.
     """
     title = f"Ledger {place}"
     if trouble:
         return Card(title, [Sentences([trouble])])
-    if not kept:
+    if not accounts:
         return Card(title, [Sentences(["It has no budgets. create(...) makes one."])])
     rows = [
         [
@@ -82,9 +82,9 @@ def ledger_card(place: str, kept: Sequence[LedgerAccount], trouble: str = "") ->
             f"{float(one.account.left.share):.1%}",
             one.since or "once",
         ]
-        for one in kept[:_MAX]
+        for one in accounts[:_MAX]
     ]
-    more = f"The first {_MAX} of {len(kept):,} budgets." if len(kept) > _MAX else ""
+    more = f"The first {_MAX} of {len(accounts):,} budgets." if len(accounts) > _MAX else ""
     names = ["dataset", "analysts", "epsilon", "delta", "left", "period"]
     return Card(title, [Rows(names, rows, left=2, beyond=more)])
 
@@ -158,7 +158,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             ParameterError: another argument is not valid.
             EngineError: the ledger cannot be written.
         """
-        cap = _written(Cap._checked(epsilon, delta, composition))
+        cap = _round_down_cap(Cap._check(epsilon, delta, composition))
         check_name(dataset, "dataset")
         _period(period)
         replace = truth_value(replace, "replace")
@@ -170,7 +170,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             if found and not replace:
                 raise BudgetError(
                     f"{self._where} already has a budget of {dataset!r}, and "
-                    f"{self._advised('use', dataset)} spends from it. {self._terms.replace} to "
+                    f"{self._suggest_cap('use', dataset)} spends from it. {self._terms.replace} to "
                     "change its cap: what was spent stays spent"
                 )
             if not found and replace:
@@ -207,8 +207,8 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         check_name(dataset, "dataset")
         check_name(analyst, "analyst")
         _period(period)
-        _written(
-            Cap._checked(
+        _round_down_cap(
+            Cap._check(
                 epsilon, 0 if delta is None else delta, "tight" if composition is None else composition
             )
         )
@@ -220,13 +220,13 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             if not found:
                 raise self._unknown(dataset, ledger_accounts.accounts(connection, self._where))
             whole = found[0].account.cap
-            cap = Cap._checked(
+            cap = Cap._check(
                 epsilon,
                 whole.delta if delta is None else delta,
                 whole.composition if composition is None else composition,
             )
             new = analyst not in [kept.analyst for kept in found]
-            self._set(connection, "grant", dataset, analyst, _written(cap), period, at, day, new=new)
+            self._set(connection, "grant", dataset, analyst, _round_down_cap(cap), period, at, day, new=new)
 
         with self._turn():
             self._change(work)
@@ -358,9 +358,9 @@ class Ledger(Displayed, SuggestingArguments, Owned):
 
     def _kept(self, dataset: str, analyst: str | None) -> tuple[LedgerAccount, ...]:
         """Return the ledger's accounts that a query must fit: over all analysts, then the analyst's own."""
-        return self._read(lambda connection, day: self._checked_accounts(connection, dataset, analyst, day))
+        return self._read(lambda connection, day: self._check_accounts(connection, dataset, analyst, day))
 
-    def _checked_accounts(
+    def _check_accounts(
         self, connection: Connection, dataset: str, analyst: str | None, day: date
     ) -> tuple[LedgerAccount, ...]:
         """Return the ledger's accounts that a query must fit, read and checked in a transaction."""
@@ -385,7 +385,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         self,
         dataset: str,
         analyst: str | None,
-        asked: Spent,
+        requested: Spent,
         epsilon: Any,
         delta: Any,
         plan: Mapping[str, Any] | None = None,
@@ -399,25 +399,25 @@ class Ledger(Displayed, SuggestingArguments, Owned):
             key: the digest of a request, which pays once.
             first: whether the request has paid nothing yet.
         """
-        from sfumato.budget.ledger.journal import MAX_REFUSED, shortened
+        from sfumato.budget.ledger.journal import MAX_REFUSED, shorten_plan
 
-        paid, journal, short = as_written(asked), self.journal, shortened(plan)
+        paid, journal, short = as_written(requested), self.journal, shorten_plan(plan)
 
         def work(connection: Connection, at: datetime, day: date) -> Entry | BudgetError:
             from sfumato.budget.ledger import ledger_accounts
 
-            if first and key is not None and journal._is_paid(connection, dataset, analyst, key):
+            if first and key is not None and journal._is_charged(connection, dataset, analyst, key):
                 return BudgetError(
                     "idempotency-key: the request with this key is already charged. Send it again "
                     "for its answer"
                 )
-            before = self._checked_accounts(connection, dataset, analyst, day)
+            before = self._check_accounts(connection, dataset, analyst, day)
             after = [kept._after(paid) for kept in before]
             full = [was for was, kept in zip(before, after, strict=True) if not kept.account._fits]
             if full:
                 least = min((kept.account for kept in full), key=lambda account: account.left)
                 cost = {"epsilon": str(paid.epsilon), "delta": str(paid.delta)}
-                brief = shortened(short, MAX_REFUSED)
+                brief = shorten_plan(short, MAX_REFUSED)
                 journal._record_refusal(
                     connection, at, dataset, analyst, "BudgetError", what=paid.what, plan=brief, **cost
                 )
@@ -535,7 +535,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         self._store.prepare()
         self._store.change(work)
 
-    def _advised(self, what: str, dataset: str, analyst: str = "") -> str:
+    def _suggest_cap(self, what: str, dataset: str, analyst: str = "") -> str:
         """Return what a message tells the ledger's owner to write."""
         return str(getattr(self._terms, what)).format(
             dataset, analyst, shlex.quote(dataset), shlex.quote(analyst)
@@ -544,7 +544,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
     def _missing(self) -> EngineError:
         return EngineError(
             f"there is no ledger {self._where} yet. Its owner makes one, with a first budget, by "
-            + self._advised("create", "NAME")
+            + self._suggest_cap("create", "NAME")
         )
 
     # For both.
@@ -574,9 +574,9 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         kept = ledger_accounts.LedgerAccount._empty(dataset, analyst, cap, period, day)
         paid = ledger_accounts.entries(connection, self._where, dataset, analyst, "spend")
         if new:
-            ledger_accounts.add(connection, kept._replayed(paid))
+            ledger_accounts.add(connection, kept._replay_entries(paid))
         else:
-            ledger_accounts.save(connection, self._where, kept._replayed(paid), cap=True)
+            ledger_accounts.save(connection, self._where, kept._replay_entries(paid), cap=True)
         entered = ledger_accounts.nothing(kind, cap)
         entry = ledger_accounts.append(
             connection, kind, dataset, analyst, entered, at, day, composition=cap.composition, period=period
@@ -588,13 +588,13 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         hint = f"; did you mean {near!r}? Else its" if near else ". Its"
         return BudgetError(
             f"{self._where} has no budget of {shown(dataset)}{hint} owner makes one by "
-            + self._advised("create", dataset)
+            + self._suggest_cap("create", dataset)
         )
 
     def _nothing_granted(self, dataset: str, analyst: str) -> BudgetError:
         return BudgetError(
             f"{self._where} grants nothing of {dataset!r} to {shown(analyst)}. Its owner does, by "
-            + self._advised("grant", dataset, analyst)
+            + self._suggest_cap("grant", dataset, analyst)
         )
 
     def _check_known(self, connection: Connection, dataset: str | None, analyst: str | None) -> None:
@@ -618,7 +618,7 @@ class Ledger(Displayed, SuggestingArguments, Owned):
         return f"<Ledger {self._where}>"
 
 
-def _written(cap: Cap) -> Cap:
+def _round_down_cap(cap: Cap) -> Cap:
     """Return a cap that the ledger can write, rounded down.
 
     Raises:

@@ -18,9 +18,9 @@ from sfumato.budget.ledger.ledger_entries import (
     PERIODS,
     Entry,
     damaged,
+    format_period,
     in_totals,
     loss_text,
-    period_of,
     read_loss,
     read_totals,
     totals_text,
@@ -67,30 +67,32 @@ class LedgerAccount:
         cls, dataset: str, analyst: str | None, cap: Cap, period: str | None, day: date
     ) -> LedgerAccount:
         """Return a ledger account from which nothing was spent."""
-        since = period_of(day, period)
-        account = Account._empty(cap, called(dataset, analyst, since))
+        since = format_period(day, period)
+        account = Account._empty(cap, account_label(dataset, analyst, since))
         return cls(dataset, analyst, period, since, account, account)
 
     def _on(self, day: date) -> LedgerAccount:
         """Return the ledger account on a day: renewed if the day is in a later period."""
-        since = period_of(day, self.period)
+        since = format_period(day, self.period)
         if since <= self.since:
             return self
-        empty = Account._empty(self.account.cap, called(self.dataset, self.analyst, since))
+        empty = Account._empty(self.account.cap, account_label(self.dataset, self.analyst, since))
         return replace(self, since=since, account=empty)
 
-    def _after(self, asked: Spent) -> LedgerAccount:
+    def _after(self, requested: Spent) -> LedgerAccount:
         """Return the ledger account after one more query, whether or not it fits."""
-        return replace(self, account=_added(self.account, asked), lifetime=_added(self.lifetime, asked))
+        return replace(
+            self, account=_add_query(self.account, requested), lifetime=_add_query(self.lifetime, requested)
+        )
 
-    def _replayed(self, entries: Iterable[Entry]) -> LedgerAccount:
+    def _replay_entries(self, entries: Iterable[Entry]) -> LedgerAccount:
         """Return the ledger account that follows from replaying entries."""
         found = LedgerAccount._empty(self.dataset, self.analyst, self.account.cap, self.period, date.min)
         account, life = replace(found.account, called=self.account.called), found.lifetime
         for entry in entries:
-            life = _added(life, entry)
-            if period_of(entry.day, self.period) == self.since:
-                account = _added(account, entry)
+            life = _add_query(life, entry)
+            if format_period(entry.day, self.period) == self.since:
+                account = _add_query(account, entry)
         return replace(self, account=account, lifetime=life)
 
     def __repr__(self) -> str:
@@ -102,13 +104,13 @@ class LedgerAccount:
         )
 
 
-def _added(account: Account, asked: Spent) -> Account:
+def _add_query(account: Account, requested: Spent) -> Account:
     """Return an account with one more query, its totals rounded up to what a ledger can write."""
-    after = account._after(asked)
+    after = account._after(requested)
     return replace(after, totals=in_totals(after.totals))
 
 
-def called(dataset: str, analyst: str | None, since: str = "") -> str:
+def account_label(dataset: str, analyst: str | None, since: str = "") -> str:
     """Return the name of a ledger account in messages."""
     whose = (
         f"the budget of {dataset!r} over all analysts"
@@ -121,7 +123,7 @@ def called(dataset: str, analyst: str | None, since: str = "") -> str:
 @lru_cache(maxsize=1024)
 def read_cap(epsilon: str, delta: str, composition: str) -> Cap:
     """Return the cap of a ledger account; cached, because its limits take milliseconds to find."""
-    return Cap._checked(epsilon, delta, composition)
+    return Cap._check(epsilon, delta, composition)
 
 
 def accounts(
@@ -138,13 +140,13 @@ def accounts(
         asked = asked.where(ACCOUNTS.c.analyst.in_(analysts))
     rows = connection.execute(asked).all()
     with understood(where):
-        return [_kept(row) for row in rows]
+        return [_account_from_row(row) for row in rows]
 
 
-def _kept(row: Row[*tuple[object, ...]]) -> LedgerAccount:
+def _account_from_row(row: Row[*tuple[object, ...]]) -> LedgerAccount:
     """Return the ledger account in a database row."""
     cap = read_cap(row.epsilon, row.delta, row.composition)
-    name = called(row.dataset, row.analyst or None, row.since)
+    name = account_label(row.dataset, row.analyst or None, row.since)
     if row.period not in (None, *PERIODS) or not isinstance(row.since, str):
         raise ValueError
     totals, life = (
@@ -153,34 +155,34 @@ def _kept(row: Row[*tuple[object, ...]]) -> LedgerAccount:
     return LedgerAccount(row.dataset, row.analyst or None, row.period, row.since, totals, life)
 
 
-def cap_cells(kept: LedgerAccount) -> dict[str, str | None]:
+def cap_cells(account: LedgerAccount) -> dict[str, str | None]:
     """Return the columns of a ledger account that only the owner can change."""
-    cap = kept.account.cap
+    cap = account.account.cap
     return {
         "epsilon": str(cap.epsilon),
         "delta": str(cap.delta),
         "composition": cap.composition,
-        "period": kept.period,
+        "period": account.period,
     }
 
 
-def paid_cells(kept: LedgerAccount) -> dict[str, str | None]:
+def charged_columns(account: LedgerAccount) -> dict[str, str | None]:
     """Return the columns of a ledger account that every query changes."""
-    filters = kept.account.cap._filters
+    filters = account.account.cap._filters
     return {
-        "since": kept.since,
-        "totals": totals_text(filters, kept.account.totals),
-        "lifetime": totals_text(filters, kept.lifetime.totals),
+        "since": account.since,
+        "totals": totals_text(filters, account.account.totals),
+        "lifetime": totals_text(filters, account.lifetime.totals),
     }
 
 
-def add(connection: Connection, kept: LedgerAccount) -> None:
+def add(connection: Connection, account: LedgerAccount) -> None:
     """Insert a new account into the ledger."""
-    key = {"dataset": kept.dataset, "analyst": kept.analyst or ""}
-    connection.execute(ACCOUNTS.insert().values(**key, **cap_cells(kept), **paid_cells(kept)))
+    key = {"dataset": account.dataset, "analyst": account.analyst or ""}
+    connection.execute(ACCOUNTS.insert().values(**key, **cap_cells(account), **charged_columns(account)))
 
 
-def save(connection: Connection, where: str, kept: LedgerAccount, *, cap: bool = False) -> None:
+def save(connection: Connection, where: str, account: LedgerAccount, *, cap: bool = False) -> None:
     """Update an existing account of the ledger.
 
     Args:
@@ -189,10 +191,10 @@ def save(connection: Connection, where: str, kept: LedgerAccount, *, cap: bool =
     Raises:
         EngineError: there is no such account, where it was read.
     """
-    one = (ACCOUNTS.c.dataset == kept.dataset) & (ACCOUNTS.c.analyst == (kept.analyst or ""))
-    values = {**(cap_cells(kept) if cap else {}), **paid_cells(kept)}
+    one = (ACCOUNTS.c.dataset == account.dataset) & (ACCOUNTS.c.analyst == (account.analyst or ""))
+    values = {**(cap_cells(account) if cap else {}), **charged_columns(account)}
     if connection.execute(ACCOUNTS.update().where(one).values(**values)).rowcount != 1:
-        raise damaged(where, f"{kept.account.called} has an index that does not match it")
+        raise damaged(where, f"{account.account.called} has an index that does not match it")
 
 
 def append(
@@ -200,7 +202,7 @@ def append(
     kind: str,
     dataset: str,
     analyst: str | None,
-    asked: Spent,
+    requested: Spent,
     at: datetime,
     day: date,
     *,
@@ -215,16 +217,16 @@ def append(
             kind=kind,
             dataset=dataset,
             analyst=analyst or "",
-            what=asked.what,
-            epsilon=str(asked.epsilon),
-            delta=str(asked.delta),
-            loss=loss_text(asked.loss),
+            what=requested.what,
+            epsilon=str(requested.epsilon),
+            delta=str(requested.delta),
+            loss=loss_text(requested.loss),
             composition=composition,
             period=period,
         )
     )
     (number,) = made.inserted_primary_key or (0,)
-    said = (asked.what, asked.epsilon, asked.delta, asked.loss)
+    said = (requested.what, requested.epsilon, requested.delta, requested.loss)
     return Entry(*said, int(number), at, day, kind, dataset, analyst, composition, period)
 
 
@@ -303,7 +305,7 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
         if kept is None:
             yield f"there is a budget of {shown(whose[0])} for {shown(whose[1])}, which no entry made"
             continue
-        said = {**cap_cells(kept), **paid_cells(kept)}
+        said = {**cap_cells(kept), **charged_columns(kept)}
         for name, cell in cells.items():
             if cell != said[name]:
                 yield (
@@ -314,7 +316,7 @@ def differences(connection: Connection, where: str) -> Iterator[str]:
         yield f"{kept.account.called} is missing"
 
 
-def _replay(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
+def _replay(entries: Iterable[Entry], accounts: Accounts) -> Iterator[str]:
     """Fill accounts by replaying entries; yield the entries that exceeded the caps of their time."""
     paid: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -323,15 +325,15 @@ def _replay(entries: Iterable[Entry], found: Accounts) -> Iterator[str]:
             cap = read_cap(str(entry.epsilon), str(entry.delta), str(entry.composition))
             kept = LedgerAccount._empty(entry.dataset, entry.analyst, cap, entry.period, entry.day)
             earlier = [one for one in paid.get(entry.dataset, ()) if not who or one.analyst == who]
-            found[entry.dataset, who] = kept._replayed(earlier)
+            accounts[entry.dataset, who] = kept._replay_entries(earlier)
             continue
         paid.setdefault(entry.dataset, []).append(entry)
         for one in dict.fromkeys(("", who)):
-            before = found.get((entry.dataset, one))
+            before = accounts.get((entry.dataset, one))
             if before is None:
                 yield f"entry {entry.number} was charged to a budget that no earlier entry made"
                 continue
             after = before._on(entry.day)._after(entry)
             if not after.account._fits:
                 yield f"entry {entry.number} is more than what was left of {after.account.called}"
-            found[entry.dataset, one] = after
+            accounts[entry.dataset, one] = after

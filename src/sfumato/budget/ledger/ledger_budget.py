@@ -75,16 +75,16 @@ class LedgerBudget(Budget):
     ) -> Entry:
         """Charge one query to the ledger budget, as `Budget.spend`, and return the ledger's entry."""
         entry = super().spend(epsilon, delta, loss=loss, what=what, plan=plan)
-        assert entry is not None  # as `_pay` gives it
+        assert entry is not None  # as `_charge` gives it
         return entry
 
     def _accounts(self) -> tuple[Account, ...]:
         """Return all accounts that the ledger budget's queries must fit; its own is the last."""
         return tuple(kept.account for kept in self._kept())
 
-    def _pay(self, asked: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry:
+    def _charge(self, requested: Spent, epsilon: Any, delta: Any, plan: Mapping[str, Any] | None) -> Entry:
         """Enter the query in the ledger and its journal, or refuse it."""
-        of = (self._dataset, self._analyst, asked, epsilon, delta, plan)
+        of = (self._dataset, self._analyst, requested, epsilon, delta, plan)
         entry = self._ledger._spend(*of, self._key, self._first)
         self._first = False
         return entry
@@ -116,13 +116,13 @@ class LedgerBudget(Budget):
         """
         self._ledger.journal._record_outcome(entry.number, kind, **said)
 
-    def _find_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
+    def _find_answer(self, request: Mapping[str, Any]) -> PriorAnswer:
         """Return the answer that the ledger's journal keeps to the same query."""
-        return self._ledger.journal._find_answer(self._dataset, self._analyst, asked)
+        return self._ledger.journal._find_answer(self._dataset, self._analyst, request)
 
-    def _repeat_answer(self, asked: Mapping[str, Any]) -> PriorAnswer:
+    def _repeat_answer(self, request: Mapping[str, Any]) -> PriorAnswer:
         """Return the kept answer to the same query, and record in the journal that it is repeated."""
-        return self._ledger.journal._repeat_answer(self._dataset, self._analyst, asked)
+        return self._ledger.journal._repeat_answer(self._dataset, self._analyst, request)
 
     def _entry(self, number: int) -> Entry:
         """Return any entry of the ledger budget's ledger, such as that of a repeated answer.

@@ -219,7 +219,7 @@ class SqliteStore(Store):
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        path = _checked(place)
+        path = _check_path(place)
 
         def connect() -> sqlite3.Connection:
             # A missing file is an error: a name that is mistyped gives no budget that nobody has spent.
@@ -325,7 +325,7 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
-def _checked(place: str | os.PathLike[str]) -> Path:
+def _check_path(place: str | os.PathLike[str]) -> Path:
     """Return the path of a ledger's SQLite file whose folder exists."""
     text = os.fspath(place)
     plain = isinstance(text, str) and text.isprintable() and text not in ("", ":memory:")

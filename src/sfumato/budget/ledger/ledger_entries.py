@@ -20,14 +20,14 @@ from sfumato.errors import BudgetError, EngineError, ParameterError
 PERIODS = ("week", "month", "quarter", "year")
 
 
-def period_of(day: date, period: str | None) -> str:
+def format_period(day: date, period: str | None) -> str:
     """Return the name of the budget period that an entry's day is in; later ones sort later.
 
     Args:
         day: in UTC.
         period: one of `PERIODS`; None for all time, which is one period without a name.
 
-    >>> [period_of(date(2027, 1, 2), each) for each in PERIODS]
+    >>> [format_period(date(2027, 1, 2), each) for each in PERIODS]
     ['2026-W53', '2027-01', '2027-Q1', '2027']
     """
     if period is None:
@@ -165,21 +165,21 @@ def in_totals(totals: Totals) -> Totals:
     return tuple((outward(a), outward(b)) for a, b in totals)
 
 
-def as_written(asked: Spent) -> Spent:
+def as_written(requested: Spent) -> Spent:
     """Return the cost of a query in numbers that a ledger entry can hold.
 
     Raises:
         BudgetError: a number is beyond all budgets.
     """
-    loss = asked.loss
-    sizes: list[Fraction | int] = [asked.epsilon, loss.gaussian, loss.pure or 0, loss.additive_delta]
+    loss = requested.loss
+    sizes: list[Fraction | int] = [requested.epsilon, loss.gaussian, loss.pure or 0, loss.additive_delta]
     sizes += [number for part in (*loss.laplace, *loss.approximate) for number in part]
     if max(sizes) > _LARGEST:
         raise BudgetError("the query loses more than any budget has")
     return Spent(
-        plain_text(asked.what),
-        outward(asked.epsilon),
-        outward(asked.delta),
+        plain_text(requested.what),
+        outward(requested.epsilon),
+        outward(requested.delta),
         Loss(
             gaussian=outward(loss.gaussian),
             laplace=tuple((outward(rate), n) for rate, n in loss.laplace),

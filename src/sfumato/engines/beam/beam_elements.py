@@ -19,8 +19,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from sfumato.engines.beam import beam_rows
-from sfumato.engines.beam.beam_rows import Columns, arrow_column, attempted, declared, named_column
-from sfumato.engines.duckdb.sanitized_columns import decoded, sanitized
+from sfumato.engines.beam.beam_rows import Columns, arrow_column, attempted, get_column, make_schema
+from sfumato.engines.duckdb.sanitized_columns import decode_dictionary, sanitize
 from sfumato.engines.duckdb.stages import as_stream
 from sfumato.errors import ParameterError, QueryError, shown, with_article
 from sfumato.query import sizes
@@ -88,7 +88,7 @@ class ToRows(beam.PTransform[Any, Any]):  # type: ignore[misc]
             raise ParameterError("columns", type(columns).__name__, "an Arrow schema")
         if not callable(function):
             raise ParameterError("function", function, "a function of one element")
-        self._read = ReadElements(Columns(declared(columns)), function)
+        self._read = ReadElements(Columns(make_schema(columns)), function)
 
     def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[pa.RecordBatch]:
         """Return the rows, in Arrow batches; Beam calls it for `|`.
@@ -121,20 +121,20 @@ class ReadElements(beam.DoFn):  # type: ignore[misc]
 
     def process(self, element: Any) -> Iterable[WindowedValue]:
         """Make rows of one element of a collection."""
-        self._rows += attempted([], self._rows_of, element)
+        self._rows += attempted([], self._read_rows, element)
         return [*self._batches()] if len(self._rows) >= sizes.READ_ROWS else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yield the rows that a bundle of elements leaves."""
         yield from self._batches()
 
-    def _rows_of(self, element: Any) -> list[Any]:
+    def _read_rows(self, element: Any) -> list[Any]:
         made = self._function(element)
         return [*made] if isinstance(made, (list, Iterator)) else [made]
 
     def _batches(self) -> Iterator[WindowedValue]:
         rows, self._rows = self._rows, []
-        yield from map(in_one_window, self._columns.of_rows(rows) if rows else ())
+        yield from map(in_one_window, self._columns.batch_rows(rows) if rows else ())
 
 
 def origins(rows: beam.PCollection[Any]) -> Iterator[beam.PCollection[Any]]:
@@ -171,13 +171,13 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
             batches = element.to_batches() if isinstance(element, pa.Table) else [element]
             return [self._sent([self._column(batch, field) for field in self._rows]) for batch in batches]
         self._waiting.append(self._values(element))
-        return [*self._gathered()] if len(self._waiting) >= sizes.BATCH_KEYS else ()
+        return [*self._gather()] if len(self._waiting) >= sizes.BATCH_KEYS else ()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yield the public keys that a bundle leaves."""
-        yield from self._gathered()
+        yield from self._gather()
 
-    def _gathered(self) -> Iterator[WindowedValue]:
+    def _gather(self) -> Iterator[WindowedValue]:
         waiting, self._waiting = self._waiting, []
         if waiting:
             columns = zip(*waiting, strict=True)
@@ -201,23 +201,23 @@ class ReadKeys(beam.DoFn):  # type: ignore[misc]
 
     def _read(self, values: Sequence[Any], field: pa.Field) -> pa.Array:
         """Return public keys as a column, or refuse a value that does not fit."""
-        column = sanitized(beam_rows.column_of_values(list(values), field.type))
-        return self._checked(column, np.array([value is None for value in values]), field, values.__getitem__)
+        column = sanitize(beam_rows.column_of_values(list(values), field.type))
+        return self._check(column, np.array([value is None for value in values]), field, values.__getitem__)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        given = named_column(batch, field.name)
+        given = get_column(batch, field.name)
         if given is None:
             raise QueryError(
                 f"group_by: the public keys of {self._of!r} have no column {field.name!r}. They "
                 f"have {batch.schema.names}"
             )
-        column = sanitized(arrow_column(given, field.type, len(batch)))
+        column = sanitize(arrow_column(given, field.type, len(batch)))
         # Codes that stand for NULL are none themselves.
-        nulls = pc.is_null(decoded(given) if pa.types.is_dictionary(given.type) else given)
+        nulls = pc.is_null(decode_dictionary(given) if pa.types.is_dictionary(given.type) else given)
         nulls = nulls.to_numpy(zero_copy_only=False)
-        return self._checked(column, nulls, field, lambda i: attempted(None, given[i].as_py))
+        return self._check(column, nulls, field, lambda i: attempted(None, given[i].as_py))
 
-    def _checked(self, column: pa.Array, missing: np.ndarray, field: pa.Field, value: Any) -> pa.Array:
+    def _check(self, column: pa.Array, missing: np.ndarray, field: pa.Field, value: Any) -> pa.Array:
         lost = column.is_null().to_numpy(zero_copy_only=False) & ~missing
         if lost.any():
             found = shown(value(int(lost.argmax())))

@@ -73,16 +73,16 @@ class BeamEngine(DistributedEngine):
     """
 
     name = "Beam"
-    looks_first = False
+    has_local_rows = False
 
     def __init__(self, rows: pa.Schema, public: bool = False, timezone: str = "UTC") -> None:
-        from sfumato.engines.beam.beam_rows import declared
+        from sfumato.engines.beam.beam_rows import make_schema
 
-        super().__init__(declared(rows), timezone, public)
+        super().__init__(make_schema(rows), timezone, public)
         name = (rows.metadata or {}).get(_NAME)
         self.collection: str | None = None if name is None else name.decode()
 
-    def called(self, name: str) -> Self:
+    def with_name(self, name: str) -> Self:
         """Return the Beam engine with a name for its collection."""
         made = copy.copy(self)
         made.collection = name
@@ -194,9 +194,9 @@ class BeamEngine(DistributedEngine):
         """
         self.check_release(plan, unsafe_words)
         from sfumato.engines.beam.beam_release import PlannedRelease
-        from sfumato.engines.beam.beam_rows import sealed_apart
+        from sfumato.engines.beam.beam_rows import detach_secret
 
-        work = self.work(plan, confidence, positive_int(shards, "shards"), sealed_apart(secret))
+        work = self.work(plan, confidence, positive_int(shards, "shards"), detach_secret(secret))
         form = partial(canonical, plan, self)
         made = PlannedRelease(plan, work, form, self._names_with(plan.query.public_keys))
         made.paid = pay()
@@ -220,10 +220,10 @@ class BeamEngine(DistributedEngine):
         self._refuse(unsafe_words)
         self._check_joined_rows()
         from sfumato.engines.beam.beam_release import PlannedTop
-        from sfumato.engines.beam.beam_rows import sealed_apart
+        from sfumato.engines.beam.beam_rows import detach_secret
 
         stages = self.stages(plan.exact, positive_int(shards, "shards"))
-        work = TopWork.prepare(plan, stages, sealed_apart(secret))
+        work = TopWork.prepare(plan, stages, detach_secret(secret))
         form, names = partial(canonical_top, plan), self._names_with(plan.query._public_keys)
         made = PlannedTop(plan, work, form, names)
         made.paid = pay()

@@ -341,7 +341,7 @@ def exact_parts(
     for number in stages.arriving:
         beside = brought if stages.sums(number) else []
         kind = SumRowsBeside if beside else SumRows
-        summed = beam.ParDo(kind(stages.of_table(number), number), *beside)
+        summed = beam.ParDo(kind(stages.from_table(number), number), *beside)
         parts[number] = tables[number] | f"Sum rows{label.get(number, '')}" >> summed
     for number, join in enumerate(stages.key_joins):
         both = (
@@ -349,7 +349,7 @@ def exact_parts(
             parts.pop(join.rows),
         ) | f"Keys and rows {number}" >> beam.Flatten()
         beside = brought if stages.sums(join.gives) else []
-        reach = beam.FlatMapTuple(_reaching(stages.of_table(join.gives), join), *beside)
+        reach = beam.FlatMapTuple(_reaching(stages.from_table(join.gives), join), *beside)
         met = both | f"Join keys {number}" >> beam.GroupByKey()
         parts[join.gives] = met | f"Reach units {number}" >> reach.with_output_types(Part)
     # Rows themselves are not added up: a worker is given those of a shard one part at a time.
@@ -404,7 +404,7 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
     """Runs the first stage on a Beam bundle's rows of one table."""
 
     def __init__(self, stages: Stages, table: int = 0) -> None:
-        self._stages, self._table, self._columns = stages, table, Columns(stages.columns_of(table))
+        self._stages, self._table, self._columns = stages, table, Columns(stages.get_schema(table))
 
     def start_bundle(self) -> None:
         """Begin a Beam bundle without rows."""
@@ -416,7 +416,7 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
     def process(self, element: Any) -> Iterable[WindowedValue]:
         """Take a row, or a batch of them, into a Beam bundle."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return [*map(in_one_window, self._added(self._columns.of_arrow(element)))]
+            return [*map(in_one_window, self._added(self._columns.select_columns(element)))]
         self._rows.append(element)
         if len(self._rows) < sizes.READ_ROWS:
             return ()
@@ -437,13 +437,13 @@ class SumRows(beam.DoFn):  # type: ignore[misc]
     def _read(self) -> None:
         """Keep the columns that are read of a Beam bundle's rows."""
         values, self._rows = self._columns.values(self._rows), []
-        self._bytes += self._columns.most_bytes(values)
+        self._bytes += self._columns.max_text_bytes(values)
         for column, more in zip(self._values, values, strict=True):
             column.extend(more)
 
     def _gathered(self) -> Iterator[Part]:
         values, self._values, self._bytes = self._values, self._columns.values(()), 0
-        yield from self._added(self._columns.of_values(values) if values[0] else ())
+        yield from self._added(self._columns.batch_values(values) if values[0] else ())
 
     def _added(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         for batch in batches:

@@ -28,21 +28,21 @@ import pyarrow.compute as pc
 from apache_beam.internal import pickler
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.sanitized_columns import VIEWS, parts, with_parts, without_views
-from sfumato.engines.worker_secret import CallableSecret, Secret, sealed
+from sfumato.engines.duckdb.sanitized_columns import VIEWS, parts, replace_views, with_parts
+from sfumato.engines.worker_secret import CallableSecret, Secret, seal_secret
 from sfumato.errors import EngineError, QueryError
 from sfumato.query import sizes
 
 T = TypeVar("T")
 
 
-def sealed_apart(secret: Secret | None) -> Secret | None:
+def detach_secret(secret: Secret | None) -> Secret | None:
     """Return a sealed secret, and refuse a function that carries it into a Beam pipeline.
 
     Raises:
-        QueryError: also where `sealed` does.
+        QueryError: also where `seal_secret` does.
     """
-    found = sealed(secret)
+    found = seal_secret(secret)
     if isinstance(found, CallableSecret):
         staged = attempted(None, lambda: pickler.dumps(found.function, use_zlib=True))
         if staged is None:
@@ -97,7 +97,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, pa.Scalar):
         value = value.as_py()
     elif isinstance(value, np.generic):
-        value = _of_numpy(value)
+        value = _from_numpy(value)
     if value is None:
         return None
     if isinstance(kind, pa.BaseExtensionType):
@@ -106,7 +106,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     return next(made for is_one, made in _MADE if is_one(kind))(value, kind)
 
 
-def _of_numpy(value: np.generic) -> Any:
+def _from_numpy(value: np.generic) -> Any:
     """Return a Beam row's NumPy value in Python; times in microseconds."""
     if isinstance(value, np.character):
         return value  # a text of Python's too, of which `item` cuts zeros off
@@ -284,7 +284,7 @@ VALUE_BYTES = 1 << 24
 _NOTHING = object()
 
 
-def declared(rows: pa.Schema) -> pa.Schema:
+def make_schema(rows: pa.Schema) -> pa.Schema:
     """Return the Arrow types in which Beam rows are read.
 
     Raises:
@@ -308,43 +308,43 @@ class Columns:
         reader = _reader(rows)
         return [_values(rows, field.name, reader) for field in self.schema]
 
-    def most_bytes(self, values: Sequence[Sequence[Any]]) -> int:
+    def max_text_bytes(self, values: Sequence[Sequence[Any]]) -> int:
         """Return an upper bound of the bytes of text in a column of Beam rows."""
         return 4 * max(_total(v, f.type) for v, f in zip(values, self.schema, strict=True))
 
-    def of_values(self, values: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+    def batch_values(self, values: Sequence[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
         """Yield columns of Beam rows' values in batches."""
-        if len(values[0]) > 1 and self.most_bytes(values) > sizes.COLUMN_BYTES:
+        if len(values[0]) > 1 and self.max_text_bytes(values) > sizes.COLUMN_BYTES:
             half = len(values[0]) // 2
-            yield from self.of_values([column[:half] for column in values])
-            yield from self.of_values([column[half:] for column in values])
+            yield from self.batch_values([column[:half] for column in values])
+            yield from self.batch_values([column[half:] for column in values])
         else:
             yield self._batch([column_of_values(v, f.type) for v, f in zip(values, self.schema, strict=True)])
 
-    def of_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    def batch_rows(self, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
         """Yield Beam rows in Arrow batches."""
-        yield from self.of_values(self.values(rows))
+        yield from self.batch_values(self.values(rows))
 
-    def of_arrow(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+    def select_columns(self, arriving: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the declared columns of an Arrow batch among Beam rows."""
         batches = arriving.to_batches() if isinstance(arriving, pa.Table) else [arriving]
         for batch in batches:
-            yield from self._of_batch(batch)
+            yield from self._convert_batch(batch)
 
-    def _of_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        given = [named_column(batch, field.name) for field in self.schema]
+    def _convert_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        given = [get_column(batch, field.name) for field in self.schema]
         if len(batch) > 1 and any(
             column is not None and _bytes(column) > sizes.COLUMN_BYTES for column in given
         ):
             half = len(batch) // 2
-            yield from self._of_batch(batch.slice(0, half))
-            yield from self._of_batch(batch.slice(half))
+            yield from self._convert_batch(batch.slice(0, half))
+            yield from self._convert_batch(batch.slice(half))
         else:
             fields = zip(given, self.schema, strict=True)
             yield self._batch([arrow_column(column, f.type, len(batch)) for column, f in fields])
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
-        columns = [_shortened(column) for column in columns]
+        columns = [_drop_long_values(column) for column in columns]
         batch = pa.RecordBatch.from_arrays(columns, names=self.schema.names)
         required = [
             c.is_valid() for c, f in zip(columns, self.schema, strict=True) if not f.nullable and c.null_count
@@ -388,7 +388,7 @@ def _plain_type(field: pa.Field) -> pa.DataType:
         return field.type
     if field.type in VIEWS:
         return VIEWS[field.type]
-    if _extended(field):
+    if _is_extension_type(field):
         stored = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else "a plain type"
         raise EngineError(
             f"scan: the column {field.name!r} is {field.type}, an extension type with unknown "
@@ -411,12 +411,12 @@ def _type_without_views(kind: pa.DataType) -> pa.DataType:
     return with_parts(kind, [field.with_type(_type_without_views(field.type)) for field in parts(kind)])
 
 
-def _extended(field: pa.Field) -> bool:
+def _is_extension_type(field: pa.Field) -> bool:
     """Whether a column of Beam rows is of an extension type, by its class or by its name."""
     kind = field.type
     named = b"ARROW:extension:name" in (field.metadata or {})
     inner = (kind.field(i) for i in range(kind.num_fields))
-    return named or isinstance(kind, pa.BaseExtensionType) or any(map(_extended, inner))
+    return named or isinstance(kind, pa.BaseExtensionType) or any(map(_is_extension_type, inner))
 
 
 def _total(values: Sequence[Any], kind: pa.DataType) -> int:
@@ -460,7 +460,7 @@ def _lengths(column: pa.Array) -> np.ndarray:
     """Return about how many bytes each value of a Beam column has."""
     kind = column.type
     if kind in VIEWS:
-        return _lengths(without_views(column))
+        return _lengths(replace_views(column))
     if isinstance(column, pa.ExtensionArray):
         return _lengths(column.storage)
     if pa.types.is_dictionary(kind):
@@ -486,7 +486,7 @@ def _singly(column: pa.Array) -> Iterator[pa.Array]:
     return (column.slice(i, 1) for i in range(len(column)))
 
 
-def _shortened(column: pa.Array) -> pa.Array:
+def _drop_long_values(column: pa.Array) -> pa.Array:
     """Return a Beam column with NULL for values that are too long."""
     # A truth value counts as a byte, and takes a bit.
     if not (_is_text(column.type) or _is_bytes(column.type) or column.type.num_fields) or (
@@ -506,44 +506,44 @@ def _one_by_one(columns: Iterable[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, kind), *columns])
 
 
-def named_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+def get_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     """Return a Beam batch's column by name; None where there is no such, or there are two."""
     if batch.schema.get_field_index(name) < 0:
         return None
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
-        return pa.DictionaryArray.from_arrays(column.indices, without_views(column.dictionary))
-    return without_views(column)
+        return pa.DictionaryArray.from_arrays(column.indices, replace_views(column.dictionary))
+    return replace_views(column)
 
 
-def arrow_column(given: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+def arrow_column(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
     """Return a Beam batch's column in the declared type; NULL where there is none."""
-    if given is None:
+    if array is None:
         return pa.nulls(rows, kind)
-    found = attempted(None, _cast, given, kind)
+    found = attempted(None, _cast, array, kind)
     if found is not None:
         return found
     # One does not fit, or is text that is none.
     none = pa.nulls(1, kind)
-    return _one_by_one((attempted(none, _cast, value, kind) for value in _singly(given)), kind)
+    return _one_by_one((attempted(none, _cast, value, kind) for value in _singly(array)), kind)
 
 
-def _cast(given: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a Beam batch's column cast to the declared type; a text is no number."""
-    if pa.types.is_dictionary(given.type) and given.type != kind:
-        given = given.dictionary_decode()
-    if isinstance(given.type, pa.Bool8Type):
-        given = given.cast(pa.bool_())
-    elif isinstance(given.type, pa.BaseExtensionType) and not isinstance(given.type, _READ):
-        given = given.storage
-    if given.type == kind:
-        column = given
-    elif any(alike(given.type) and alike(kind) for alike in _ALIKE):
+    if pa.types.is_dictionary(array.type) and array.type != kind:
+        array = array.dictionary_decode()
+    if isinstance(array.type, pa.Bool8Type):
+        array = array.cast(pa.bool_())
+    elif isinstance(array.type, pa.BaseExtensionType) and not isinstance(array.type, _READ):
+        array = array.storage
+    if array.type == kind:
+        column = array
+    elif any(alike(array.type) and alike(kind) for alike in _ALIKE):
         # Copied first: a slice that begins beyond 2 GiB does not fit a text's offsets, however short it is.
-        long = pa.types.is_large_string(given.type)
-        column = (given.take(pa.array(range(len(given)), pa.int64())) if long else given).cast(kind)
+        long = pa.types.is_large_string(array.type)
+        column = (array.take(pa.array(range(len(array)), pa.int64())) if long else array).cast(kind)
     else:
-        column = column_of_values(given.to_pylist(), kind)
+        column = column_of_values(array.to_pylist(), kind)
     if _is_text(column.type):
         column.validate(full=True)  # bytes that are no text
     return column

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql, written
+from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql, write_tables
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.framework import WHOLE
 from sfumato.guidance.unit_contributions import Atom, Column, Contributions, Pair, Ranked, Share
@@ -42,7 +42,7 @@ class ContributionsSql(BoundingSql):
 
     def text(self) -> str:
         """Return the SQL statement of an analysis."""
-        ctes, pairs = self._bounded()
+        ctes, pairs = self._bound_rows()
         brought = "".join(f", {text} AS {name}" for text, name in self._brought.items())
         ctes["units"] = f"SELECT u, count(*) AS j, sum(n)::DOUBLE AS t FROM {pairs} GROUP BY u"
         ctes["brought"] = f"SELECT {self._columns}j{brought} FROM {pairs} JOIN units USING (u)"
@@ -54,8 +54,8 @@ class ContributionsSql(BoundingSql):
         parts = "".join(f", {_share(s)} AS w{i}, w{i} * (1 - w{i}) AS v{i}" for i, s in shares)
         ctes["sums"] = f"SELECT {self._columns}{outputs} FROM (SELECT *{parts} FROM sizes){grouping}"
         for i, ranked in enumerate(self.asked.ranked):
-            ctes[f"ranked{i}"] = self._values_of(ranked, self._ranked[i], pairs)
-        return f"WITH {written(ctes, self.combined)}\n{self._shown()}"
+            ctes[f"ranked{i}"] = self._sorted_values_sql(ranked, self._ranked[i], pairs)
+        return f"WITH {write_tables(ctes, self.combined)}\n{self._shown()}"
 
     @property
     def _aggregates(self) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ class ContributionsSql(BoundingSql):
         clamped = f"least(greatest({number}, {double(-LARGEST)}), {double(LARGEST)})"
         return f"CASE WHEN {self.values.valued(column)} THEN {clamped} END"
 
-    def _values_of(self, ranked: Ranked, value: str, pairs: str) -> str:
+    def _sorted_values_sql(self, ranked: Ranked, value: str, pairs: str) -> str:
         """Return SQL of each group's sorted values, and what limits of an analysis keep of them."""
         counted = ["sum(m) AS n"]
         for at, (i, rows) in enumerate(ranked.limits):
@@ -214,9 +214,9 @@ class ChosenRows:
         self.part: str = sql._bring(f"least(1, {total}::DOUBLE / t)")
         spread = f"{total}::DOUBLE * (t - {total}) / (t * (t - 1))"
         self.spread: str = sql._bring(f"(CASE WHEN t > {total} THEN {spread} ELSE 0 END)")
-        self.present: str = self._any_of("n")
+        self.present: str = self._kept_probability_sql("n")
 
-    def _any_of(self, rows: str) -> str:
+    def _kept_probability_sql(self, rows: str) -> str:
         """Return SQL of the probability that a row limit keeps any of a unit's rows in a group."""
         others, left = f"greatest(t - {self.total}, 0)", f"greatest(t - {rows} - {self.total}, 0)"
         ways = f"lgamma(t - {rows} + 1) + lgamma({others} + 1) - lgamma({left} + 1) - lgamma(t + 1)"
@@ -279,7 +279,7 @@ class ChosenRows:
         least, most = (self.sql._pair(f"sum({end}({row}, 0))") for end in ("least", "greatest"))
         squares = self.sql._pair(f"sum({row} * {row})")
         valued = self.sql._bring(self.sql._valued(atom.column))
-        total, h, p = self._total(atom), self._any_of(valued), self.part
+        total, h, p = self._total(atom), self._kept_probability_sql(valued), self.part
         whole = f"least(greatest({total}, {low}), {high})"
         free = f"({least} >= {low} AND {most} <= {high})"
         variance = f"{self.spread} * ({squares} - {total} * {total} / t)"

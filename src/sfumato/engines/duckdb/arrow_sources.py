@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import Resources, keep_open
-from sfumato.engines.duckdb.sanitized_columns import described, parts, within, within_types
-from sfumato.engines.duckdb.source import ROWS, Source, check_names, declared_rows, no_rows, owned
+from sfumato.engines.duckdb.sanitized_columns import describe_relation, parts, within, within_types
+from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, open_database, register_rows
 from sfumato.errors import EngineError, in_own_words
-from sfumato.files import whole_source
+from sfumato.files import resolve_source_path
 
 _VIEWS = "SELECT sql FROM duckdb_views() WHERE NOT internal"
 _DATABASES = "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL"
@@ -57,8 +57,8 @@ def files_of_lazy_frame(frame: Any) -> tuple[str, ...]:
     return ()
 
 
-def _as_text(asked: str, text: str) -> str:
-    return "'" + text.replace("'", "''") + "'" if asked == _DATABASES else text
+def _as_text(requested: str, text: str) -> str:
+    return "'" + text.replace("'", "''") + "'" if requested == _DATABASES else text
 
 
 def _files(texts: Iterable[str]) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _files(texts: Iterable[str]) -> tuple[str, ...]:
 def _there(paths: Iterable[str]) -> tuple[str, ...]:
     # A pattern has a folder or an ending: '*' may be what a text is compared with.
     found = dict.fromkeys(path for path in paths if os.path.isfile(path) or _is_pattern(path))
-    return tuple(map(whole_source, found))
+    return tuple(map(resolve_source_path, found))
 
 
 def _is_pattern(path: str) -> bool:
@@ -172,13 +172,13 @@ def _has_times(kind: pa.DataType) -> bool:
 
 def _written_over(files: Sequence[str]) -> Iterator[str]:
     """Yield the files of an Arrow dataset, with the pattern of a folder that it has all files of."""
-    yield from map(whole_source, files)
+    yield from map(resolve_source_path, files)
     kinds = {(os.path.dirname(file), os.path.splitext(file)[1]) for file in files}
     for folder, kind in sorted(kinds):
         pattern = os.path.join(escape(folder), f"*{kind}*")
         there = set(map(os.path.realpath, glob(pattern)))
         if kind and there and there <= set(map(os.path.realpath, files)):
-            yield whole_source(pattern)
+            yield resolve_source_path(pattern)
 
 
 def is_dataset(source: object) -> bool:
@@ -231,7 +231,7 @@ def _opened(
     connection = connect(resources=resources)
     empty = no_rows(schema.remove_metadata())
     connection.register("empty_rows", empty)
-    kinds = described(connection, "empty_rows")
+    kinds = describe_relation(connection, "empty_rows")
     kept, columns = within(connection, "empty_rows", kinds)
     connection.execute(f"CREATE TABLE {ROWS} AS FROM {kept}")
     loaded: list[bool] = []
@@ -246,8 +246,8 @@ def _opened(
         batches = keep_open(reader())
         # Interrupted once they were there, and not yet said to be, all rows would come a second time.
         cursor.execute(f"TRUNCATE {ROWS}")
-        with declared_rows(cursor, batches.schema, batches):
+        with register_rows(cursor, batches.schema, batches):
             cursor.execute(f"INSERT INTO {ROWS} FROM {within_types('arriving', kinds)}").fetchall()
         loaded.append(True)
 
-    return Source(name, ROWS, columns, owned(connection), pending=load, files=files)
+    return Source(name, ROWS, columns, open_database(connection), pending=load, files=files)

@@ -26,13 +26,13 @@ from sfumato.engines.duckdb.contribution_limits import (
     counted_rows,
     first_pairs,
     joined_counts,
-    kept_pairs,
-    kept_rows,
-    weighted,
+    limit_groups,
+    limit_rows,
+    weight_units,
     written_out,
 )
 from sfumato.engines.duckdb.ordering import canonical, order_by
-from sfumato.engines.duckdb.row_steps import stepped
+from sfumato.engines.duckdb.row_steps import apply_steps
 from sfumato.query import sizes
 from sfumato.query.engine_protocol import ALL_GROUPS, ExactQuery
 from sfumato.query.schema import INTEGERS, Column
@@ -84,7 +84,7 @@ class BoundingSql:
         self.schema = schema
         self.salt = salt
         self._used: set[str] = {column for s in query.statistics for column in s.columns}
-        self.rows: str = stepped(relation, query.steps, columns)
+        self.rows: str = apply_steps(relation, query.steps, columns)
         self.keys: list[str] = [f"k{i}" for i in range(len(query.keys))]
         types = {name: column.type_name for name, column in schema.items()}
         weighted = query.scaled or query.shared
@@ -107,9 +107,9 @@ class BoundingSql:
 
     def text(self) -> str:
         """Return the bounding SQL of all stages as one statement."""
-        ctes, pairs = self._bounded()
+        ctes, pairs = self._bound_rows()
         ctes |= self._totals(pairs, self._leaves_of_rows)
-        return f"WITH {written(ctes, self.combined)}\n{self._output()}"
+        return f"WITH {write_tables(ctes, self.combined)}\n{self._output()}"
 
     def partials(self, shards: int) -> str:
         """Return bounding SQL of the first stage: partial sums by unit and group, with the unit's shard."""
@@ -117,7 +117,7 @@ class BoundingSql:
         if self.query.total_rows is not None:
             rows = counted_rows(f"({self._in_groups})", self._row_columns)
             return self._sent({"input": self._input(), "counted": rows}, shard, "counted")
-        ctes, pairs = self._bounded()
+        ctes, pairs = self._bound_rows()
         return self._sent(ctes | self._listed_by_pair(self._leaves_of_rows), shard, pairs, self._same_pair)
 
     def joined_partials(self) -> str:
@@ -126,7 +126,7 @@ class BoundingSql:
         if self.query.total_rows is not None:
             return self._sent({"counted": joined_counts(PARTIALS, self._row_columns)}, shard, "counted")
         ctes = self._joined_pairs()
-        lists = self._listed_by_pair(self._joined_leaves)
+        lists = self._listed_by_pair(self._join_leaves)
         return self._sent(ctes | lists, shard, list(ctes)[-1], self._same_pair)
 
     def totals(self, shards: int) -> str:
@@ -137,27 +137,27 @@ class BoundingSql:
             ctes |= self._totals(list(ctes)[-1], self._leaves_of_rows)
         else:
             ctes = self._joined_pairs()
-            ctes |= self._totals(list(ctes)[-1], self._joined_leaves)
+            ctes |= self._totals(list(ctes)[-1], self._join_leaves)
         return self._sent(ctes, _shard(self.keys, shards), "sums", self._match)
 
     def joined_totals(self) -> str:
         """Return bounding SQL that adds up totals of one shard of groups."""
         # Without keys there is one row, of one shard, also of no parts at all.
         shard = f"(SELECT min(shard) FROM {TOTALS})" if self.keys else "0"
-        return self._sent(self._joined_totals(distinct_values.joined), shard, "sums", self._match)
+        return self._sent(self._joined_totals(distinct_values.join_lists), shard, "sums", self._match)
 
     def collected(self) -> str:
         """Return bounding SQL of what a shard of groups sends on: its totals, or those of its largest groups,
         where the question is of those."""
         if self.query.largest is None:
             return self.joined_totals()
-        ctes = self._joined_totals(distinct_values.joined)
+        ctes = self._joined_totals(distinct_values.join_lists)
         ctes["largest"] = self._largest("sums")
         return self._sent(ctes, f"(SELECT min(shard) FROM {TOTALS})", "largest", self._match)
 
     def merged(self) -> str:
         """Return bounding SQL of the last stage: the exact statistics of all groups, public keys too."""
-        return f"WITH {written(self._joined_totals(distinct_values.counted_of_lists))}\n{self._output()}"
+        return f"WITH {write_tables(self._joined_totals(distinct_values.counted_of_lists))}\n{self._output()}"
 
     @property
     def partial_order(self) -> list[str]:
@@ -169,7 +169,7 @@ class BoundingSql:
         """Terms of a total order of the second stage's rows in the bounding SQL."""
         return _texts(self.keys)
 
-    def rows_of(self, statistic: DistinctMatched) -> distinct_values.Rows:
+    def distinct_rows(self, statistic: DistinctMatched) -> distinct_values.Rows:
         """Return SQL queries of distinct values and of the units that have them, without group keys."""
         kind, unit = (self.schema[name].type_name for name in (statistic.column, self.query.unit))
         # Chosen rows have the values that all statistics see, and no other: those are the key of the choice.
@@ -177,14 +177,14 @@ class BoundingSql:
             leaf = self.values.value(self.values.column(statistic.column), kind)
         else:
             leaf = self.values.value(statistic._place_sql(self.values), statistic.place_type)
-        ctes, _ = self._bounded()
+        ctes, _ = self._bound_rows()
         del ctes["pairs"]  # they are not needed, and DuckDB would keep what is read twice
         # To read the units takes longer than to find a few values more, which no unit brings.
         all_rows = ctes if self.query.total_rows else ctes | {"input": self._input(everybody=True)}
         chosen = f"FROM near WHERE {leaf} IS NOT NULL"
         return distinct_values.Rows(
-            f"WITH {written(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
-            f"WITH {written(ctes, self.combined)}\n"
+            f"WITH {write_tables(all_rows, self.combined)}\nSELECT {leaf} AS leaf {chosen}",
+            f"WITH {write_tables(ctes, self.combined)}\n"
             f"SELECT {leaf} AS leaf, {value_hash('u', unit)} AS unit {chosen}",
             whole=plain and kind in INTEGERS,
         )
@@ -201,7 +201,7 @@ class BoundingSql:
         of_few = [isinstance(t, distinct_values.KINDS) or getattr(t, "rows", None) == 1 for t in self.trees]
         return {i: f"first{i}" for i, few in enumerate(of_few) if few}
 
-    def _bounded(self) -> tuple[dict[str, str], str]:
+    def _bound_rows(self) -> tuple[dict[str, str], str]:
         """Return table expressions of the bounded rows, `near`, and the name of the unit-group pairs."""
         return {"input": self._input()} | self._pairs(), "kept" if self._chosen else "pairs"
 
@@ -243,7 +243,7 @@ class BoundingSql:
         if self.query.total_rows is not None:
             return {"given": self._in_groups} | self._pairs_of_rows("given")
         if self._chosen:
-            return kept_pairs(
+            return limit_groups(
                 "input",
                 self.keys,
                 self.query.groups,
@@ -253,7 +253,7 @@ class BoundingSql:
                 self._only,
                 self.small,
             )
-        return {"near": self._in_groups, "pairs": self._summed("near")}
+        return {"near": self._in_groups, "pairs": self._sum_rows("near")}
 
     @property
     def _aggregates(self) -> list[tuple[str, str]]:
@@ -262,7 +262,7 @@ class BoundingSql:
         for index, name in self.firsts.items():
             sums.append((f"min({self.leaves[index]})", name))
             if self.each[index] != "1":
-                sums.append((f"min({self.each[index]})", each_of(name)))
+                sums.append((f"min({self.each[index]})", contribution_column(name)))
         return sums
 
     @property
@@ -279,7 +279,7 @@ class BoundingSql:
         computed = [f"{expression} AS {name}" for name, expression in self.values.named.items()]
         return f"SELECT {', '.join(['u', *self.keys, *computed])} FROM input{self._only}"
 
-    def _summed(self, rows: str) -> str:
+    def _sum_rows(self, rows: str) -> str:
         """Return a SELECT of sums of rows by unit and group, before bounding."""
         sums = [f"{expression} AS {name}" for expression, name in self._aggregates]
         columns = ", ".join([self._pair_keys, "count(*) AS n", *sums])
@@ -293,13 +293,13 @@ class BoundingSql:
     def _pairs_of_rows(self, rows: str) -> dict[str, str]:
         """Return table expressions of unit-group pairs under a limit of rows in all groups."""
         limit = self.query.total_rows or 1
-        return kept_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._summed("near")}
+        return limit_rows(rows, self._row_columns, limit, self.salt) | {"pairs": self._sum_rows("near")}
 
     def _totals(self, pairs: str, leaves: Callable[[int], str]) -> dict[str, str]:
         """Return table expressions of bounded totals by group, weighted where contributions are scaled."""
         ctes: dict[str, str] = {}
         if self.query.scaled or self.query.shared:
-            ctes |= weighted(pairs, self.query.groups if self.query.scaled else None)
+            ctes |= weight_units(pairs, self.query.groups if self.query.scaled else None)
             pairs = "weighted"
         ctes["sums"] = self._sums(pairs)
         for index in range(len(self.trees)):
@@ -369,7 +369,7 @@ class BoundingSql:
                 return {name: distinct_values.brought(tree, self.keys, units)}
             units = self._bringing(index, tree, self._leaf_of_rows(index), f"(FROM {pairs} WHERE n > 1)")
             ones = self._bringing_one(index, tree, pairs)
-            return {name: distinct_values.counted(tree, self.keys, units, ones)}
+            return {name: distinct_values.count_values(tree, self.keys, units, ones)}
 
         def weight(m: str) -> str:
             return self.values.scaled(f"({m}::HUGEINT * {1 << -tree.exponent})", tree.rows, tree.body)
@@ -380,7 +380,7 @@ class BoundingSql:
             f"JOIN {pairs} AS pair ON ({self._same_pair('unit', 'pair')})"
         )
         if first is not None:
-            one = "1" if self.each[index] == "1" else each_of(first)
+            one = "1" if self.each[index] == "1" else contribution_column(first)
             weights += (
                 f" UNION ALL SELECT {keys}{first} AS leaf, {weight(one)} AS one FROM {pairs} AS pair "
                 f"WHERE n = 1 AND {first} IS NOT NULL"
@@ -424,7 +424,7 @@ class BoundingSql:
             if match is not None:
                 columns.append(f"leaves{index}.{identifier(tree.names[0])}")
                 joins += f" LEFT JOIN leaves{index} ON ({match('base', f'leaves{index}')})"
-        return f"WITH {written(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
+        return f"WITH {write_tables(ctes)}\nSELECT {', '.join(columns)} FROM {sums} AS base{joins}"
 
     def _listed_by_pair(self, leaves: Callable[[int], str]) -> dict[str, str]:
         """Return table expressions of leaves as a sorted list for each unit-group pair."""
@@ -445,7 +445,7 @@ class BoundingSql:
             ctes |= first_pairs("pairs", self.keys, self.query.groups, self.salt, self.small)
         return ctes
 
-    def _joined_leaves(self, index: int) -> str:
+    def _join_leaves(self, index: int) -> str:
         name = identifier(self.trees[index].names[0])
         return (
             f"SELECT {self._pair_keys}, leaf.leaf AS leaf, CAST(sum(leaf.m) AS BIGINT) AS m FROM "
@@ -509,7 +509,7 @@ class BoundingSql:
         return _same(self.keys, left, right)
 
 
-def each_of(first: str) -> str:
+def contribution_column(first: str) -> str:
     """Return the column name of what a unit's only row adds, beside the leaf column `first`."""
     return f"{first}each"
 
@@ -519,7 +519,7 @@ def having(index: int) -> str:
     return f"having{index}"
 
 
-def written(ctes: Mapping[str, str], is_costly: bool = False) -> str:
+def write_tables(ctes: Mapping[str, str], is_costly: bool = False) -> str:
     """Write common table expressions of bounding SQL in order; `is_costly` is of rows to make."""
     # A CTE that is read twice is kept by DuckDB; rows of a file are cheaper to read twice.
     once = {} if is_costly else {"input": "NOT MATERIALIZED"}

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from sfumato.dialect.syntax_tree import ask
-from sfumato.engines.duckdb.sanitized_columns import is_nested, parts_of
+from sfumato.engines.duckdb.sanitized_columns import is_nested, list_nested_types
 from sfumato.errors import ColumnError, EngineError, QueryError, nearest, with_article
 from sfumato.sql_text import identifier, literal
 
@@ -34,7 +34,7 @@ _WITH_FORMAT = ("DATE", "TIME", "TIMESTAMP")
 Types = Mapping[str, str]
 
 
-def checked_types(types: object, *, nested: bool = False) -> dict[str, str] | None:
+def check_types(types: object, *, nested: bool = False) -> dict[str, str] | None:
     """Return declared types under DuckDB's own names.
 
     Args:
@@ -128,7 +128,7 @@ def is_castable(kind: str) -> bool:
 def _is_readable(kind: str) -> bool:
     """Whether a JSON value can be read as a column type, named as DuckDB does."""
     if is_nested(kind):
-        return all(_is_readable(of) for _, of in parts_of(kind))
+        return all(_is_readable(of) for _, of in list_nested_types(kind))
     return kind == "JSON" or is_castable(kind)
 
 
@@ -151,7 +151,7 @@ def cast(text: str, kind: str) -> str:
     return f"TRY_CAST({text} AS {kind})"
 
 
-def columns_of(columns: Sequence[str], types: Types, name: str) -> dict[str, str]:
+def declared_types(columns: Sequence[str], types: Types, name: str) -> dict[str, str]:
     """Return the declared type of each column of a text file or frame; text where none is declared.
 
     Raises:
@@ -243,7 +243,7 @@ def not_inferred(name: str) -> EngineError:
     )
 
 
-def declared_names(types: Types, names: Sequence[str]) -> set[str]:
+def match_declared_names(types: Types, names: Sequence[str]) -> set[str]:
     """Return the columns' own spelling of the names that have a declared type."""
     folded = {name.casefold() for name in types}
     return {name for name in names if name.casefold() in folded}

@@ -9,12 +9,25 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.combined_rows import Rows, met, of_units, reached, source_of, united
+from sfumato.engines.duckdb.combined_rows import (
+    Rows,
+    make_source,
+    met,
+    per_unit_source,
+    reached,
+    union_tables,
+)
 from sfumato.engines.duckdb.expressions.texts import MAX_HELD
-from sfumato.engines.duckdb.ordering import compared, first_rows, order_by_hash, row_identity
+from sfumato.engines.duckdb.ordering import comparable_sql, first_rows, order_by_hash, row_identity
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.row_steps import MAX_STEPS, Size, Taken, column_of
-from sfumato.engines.duckdb.shaped import computed, looked_up, selected, windowed, with_value
+from sfumato.engines.duckdb.row_steps import MAX_STEPS, Size, Taken, make_column
+from sfumato.engines.duckdb.shaped import (
+    add_window_columns,
+    compute_public_source,
+    looked_up,
+    select_columns,
+    with_value,
+)
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import QueryError
@@ -40,30 +53,30 @@ def combination(how: Combination, rows: Callable[[Part, str], Rows], resources: 
     """
     match how:
         case Join():
-            return joined(how, rows(how.left, "join"), rows(how.right, "join"), resources)
+            return join_tables(how, rows(how.left, "join"), rows(how.right, "join"), resources)
         case Union():
-            return united(rows(how.left, "union"), rows(how.right, "union"), resources)
+            return union_tables(rows(how.left, "union"), rows(how.right, "union"), resources)
         case PerUnit(part=part):
             found = {name: unit_aggregate(name, text, part.schema) for name, text in how.aggregates}
-            columns = {name: (one, column_of(one.type_name, one.missing)) for name, one in found.items()}
-            return of_units(rows(part, "per_unit"), how.by, columns, resources)
+            columns = {name: (one, make_column(one.type_name, one.missing)) for name, one in found.items()}
+            return per_unit_source(rows(part, "per_unit"), how.by, columns, resources)
         case Reached():
             parts = rows(how.part, "foreign_keys"), rows(how.owners, "foreign_keys")
             return reached(how, *parts, resources)
         case Select(part=part):
-            return selected(how, rows(part, "SELECT"), resources)
+            return select_columns(how, rows(part, "SELECT"), resources)
         case IsIn():
             return looked_up(how, rows(how.part, "IN"), rows(how.other, "IN"), resources)
         case WithValue():
             return with_value(how, rows(how.part, "SELECT"), rows(how.other, "SELECT"), resources)
         case Window(part=part):
-            return windowed(how, rows(part, "OVER"), resources, column_of)
+            return add_window_columns(how, rows(part, "OVER"), resources, make_column)
         case Computed():
             named = {name: rows(part, "SELECT") for name, part in how.parts}
-            return computed(how.sql, named, resources)
+            return compute_public_source(how.sql, named, resources)
 
 
-def taken_over(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken:
+def count_taken_limits(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken:
     """Return how much of a query's limits on steps and texts the parts of a combination take.
 
     A condition may be moved into a part, with its derived columns written out; not below an aggregate.
@@ -93,7 +106,7 @@ def taken_over(how: Combination, taken: Callable[[Part], Taken | None]) -> Taken
 SIDES = ("left_rows", "right_rows")
 
 
-def named_sides(left: Rows, right: Rows, sides: Sequence[str]) -> str:
+def name_join_sides(left: Rows, right: Rows, sides: Sequence[str]) -> str:
     """Return table expressions of the two sides of a join, given their SELECTs with keys k0, k1, ..."""
     # What is made of tables is made once; of files only what is read is read again.
     return ", ".join(
@@ -142,7 +155,7 @@ class UnitLimit:
             "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) <= most"
         )
 
-    def look(self) -> str:
+    def check_limit_sql(self) -> str:
         """Return SQL that finds whether any unit may reach its limit of joined rows."""
         if is_costly(self.left):  # to count its rows would be to make them twice
             counted = f"SELECT 1 FROM right_rows GROUP BY {self._unit} HAVING count(*) > 1"
@@ -198,7 +211,7 @@ class UnitLimit:
         return f"busy AS (SELECT l.b FROM {sides[0]} JOIN {sides[1]} ON (l.b = r.b) WHERE {self._made}), "
 
 
-def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
+def join_tables(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     """Return the source of a join of two tables."""
     brought, compared = how.brought, {other for _, other in how.on}
     alone = bool(right.unique) and set(right.unique) <= compared
@@ -209,15 +222,15 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     limit = None if most is None else UnitLimit(how, left, right, keys)
 
     def text(rows: Sequence[str], most: int | None = most, limit: UnitLimit | None = limit) -> str:
-        sides = [_side(rows[0], left, keys[0]), _side(rows[1], right, keys[1])]
+        sides = [_select_join_side(rows[0], left, keys[0]), _select_join_side(rows[1], right, keys[1])]
         tables = ""
         if most is not None or limit is not None:
             # Named, so that a text of joins in joins has each table once.
-            tables, sides = f"WITH {named_sides(left, right, sides)} ", [f"FROM {name}" for name in SIDES]
+            tables, sides = f"WITH {name_join_sides(left, right, sides)} ", [f"FROM {name}" for name in SIDES]
         if limit is not None:
             sides[0] = limit.kept()
         if most is not None:
-            sides[1] = _limited(sides[1], right, keys[1], most)
+            sides[1] = _limit_side(sides[1], right, keys[1], most)
         columns = [f"l.c{i} AS {identifier(name)}" for i, name in enumerate(left.schema)]
         columns += [
             f"r.c{i} AS {identifier(brought[name])}" for i, name in enumerate(right.schema) if name in brought
@@ -230,12 +243,12 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     def looked(session: duckdb.DuckDBPyConnection, rows: Sequence[str]) -> str:
         if most is None or limit is None:
             return text(rows)
-        sides = [_side(rows[0], left, keys[0]), _side(rows[1], right, keys[1])]
-        tables = named_sides(left, right, sides)
+        sides = [_select_join_side(rows[0], left, keys[0]), _select_join_side(rows[1], right, keys[1])]
+        tables = name_join_sides(left, right, sides)
         over = _over(f"FROM {SIDES[1]}", right, keys[1], most)
         found = [
             bool(session.execute(f"WITH {tables}, {look} LIMIT 1").fetchall())
-            for look in (f"{over} SELECT 1 FROM over", limit.look())
+            for look in (f"{over} SELECT 1 FROM over", limit.check_limit_sql())
         ]
         return text(rows, most if found[0] else None, limit if found[1] else None)
 
@@ -246,17 +259,17 @@ def joined(how: Join, left: Rows, right: Rows, resources: Resources) -> Source:
     }
     # A row that meets one at most stays one row.
     unique = left.unique if alone else ()
-    return source_of(text, [left, right], schema, resources, unique, looked)
+    return make_source(text, [left, right], schema, resources, unique, looked)
 
 
-def _side(rows: str, side: Rows, keys: Sequence[str]) -> str:
+def _select_join_side(rows: str, side: Rows, keys: Sequence[str]) -> str:
     """Return the SELECT of one side of a join: its columns and keys."""
     columns = [f"part.{identifier(name)} AS c{i}" for i, name in enumerate(side.schema)]
-    columns += [f"{compared(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
+    columns += [f"{comparable_sql(name, side.schema)} AS k{i}" for i, name in enumerate(keys)]
     return f"SELECT {', '.join(columns)} FROM ({rows}) AS part"
 
 
-def _over(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
+def _over(text: str, side: Rows, keys: Sequence[str], limit: int) -> str:
     """Return table expressions with join keys that a unit has more rows of than the join limit.
 
     Units with that many are looked for first, as there are fewer units than keys.
@@ -264,17 +277,17 @@ def _over(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
     key = ", ".join(f"k{i}" for i in range(len(keys)))
     whose = f"k{keys.index(str(side.unit))}"
     counted, heavy = "side", ""
-    if (buckets := _buckets(side.source.rows, most)) is not None:
+    if (buckets := _buckets(side.source.rows, limit)) is not None:
         bucket = f"hash({whose}) & {buckets - 1}::UBIGINT"
-        heavy = f"heavy AS (SELECT {bucket} AS b FROM side GROUP BY b HAVING count(*) > {most}), "
+        heavy = f"heavy AS (SELECT {bucket} AS b FROM side GROUP BY b HAVING count(*) > {limit}), "
         counted = f"(SELECT {whose} FROM side SEMI JOIN heavy ON ({bucket} = heavy.b))"
-    many = f"SELECT {whose} FROM {counted} GROUP BY {whose} HAVING count(*) > {most}"
-    over = f"SELECT {key} FROM side SEMI JOIN many USING ({whose}) GROUP BY {key} HAVING count(*) > {most}"
+    many = f"SELECT {whose} FROM {counted} GROUP BY {whose} HAVING count(*) > {limit}"
+    over = f"SELECT {key} FROM side SEMI JOIN many USING ({whose}) GROUP BY {key} HAVING count(*) > {limit}"
     # Not materialized: of most columns nothing is read then, but of units with too many rows, who are few.
     return f"side AS NOT MATERIALIZED ({text}), {heavy}many AS ({many}), over AS ({over})"
 
 
-def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
+def _limit_side(text: str, side: Rows, keys: Sequence[str], limit: int) -> str:
     """Return one side of a join with at most the limit of rows for each unit and key.
 
     So a row of the other side meets no more, and a join makes at most so many rows of each. Which are kept
@@ -288,22 +301,22 @@ def _limited(text: str, side: Rows, keys: Sequence[str], most: int) -> str:
     # joined in a bad order.
     kept = "* REPLACE (CASE WHEN over.k0 IS NULL THEN side.k0 END AS k0)"
     return (
-        f"WITH {_over(text, side, keys, most)} "
+        f"WITH {_over(text, side, keys, limit)} "
         f"SELECT side.{kept} FROM side LEFT JOIN over ON ({same}) "
         f"UNION ALL SELECT * FROM side SEMI JOIN over USING ({key}) "
-        f"{first_rows(key, most, order)}"
+        f"{first_rows(key, limit, order)}"
     )
 
 
-def _buckets(rows: int | None, most: int) -> int | None:
+def _buckets(rows: int | None, limit: int) -> int | None:
     """Return into how many buckets units are counted for a join limit; None where each is counted.
 
     Rows are as many in a bucket as half of what one unit may have, so that few buckets have more. It takes
     half the time, as there are fewer buckets than units; what is found is the same, whatever rows there are.
     """
-    if rows is None or rows < sizes.COUNTED_ROWS or rows // most > sizes.COUNTED_BUCKETS:
+    if rows is None or rows < sizes.COUNTED_ROWS or rows // limit > sizes.COUNTED_BUCKETS:
         return None
-    return 1 << max(2 * rows // most, 1).bit_length()
+    return 1 << max(2 * rows // limit, 1).bit_length()
 
 
 # Gives how many rows of a public table have the same values in some columns, at most.
@@ -363,7 +376,7 @@ def max_equal_rows(
         rows: a SELECT of them.
         columns, schema: those that are compared, and all.
     """
-    keys = [compared(name, schema) for name in columns]
+    keys = [comparable_sql(name, schema) for name in columns]
     there = " AND ".join(f"{identifier(name)} IS NOT NULL" for name in columns)
     groups = f"SELECT count(*) AS n FROM ({rows}) AS part WHERE {there} GROUP BY {', '.join(keys)}"
     found = session.execute(f"SELECT max(n) FROM ({groups})").fetchone()

@@ -15,7 +15,7 @@ import duckdb
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import session_factory
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS, fits
-from sfumato.engines.duckdb.ordering import compared
+from sfumato.engines.duckdb.ordering import comparable_sql
 from sfumato.engines.duckdb.resources import Resources, keep_open
 from sfumato.engines.duckdb.source import Source, arriving
 from sfumato.engines.duckdb.unit_aggregates import UnitAggregate
@@ -58,14 +58,14 @@ def reached(how: Reached, here: Rows, there: Rows, resources: Resources) -> Sour
     names = [name for name in here.schema if name.casefold() != unit.casefold()]
 
     def text(rows: Sequence[str]) -> str:
-        mine, theirs = compared(column, here.schema), compared(key, there.schema)
+        mine, theirs = comparable_sql(column, here.schema), comparable_sql(key, there.schema)
         owners = f"(SELECT * FROM ({rows[1]}) WHERE {identifier(str(there.unit))} IS NOT NULL)"
-        whose = compared(str(there.unit), there.schema)
+        whose = comparable_sql(str(there.unit), there.schema)
         return foreign_key_rows(names, unit, mine, theirs, whose, f"({rows[0]})", owners)
 
     whose = there.schema[str(there.unit)]
     of_unit, kept = replace(whose, missing=False), met(here.schema, [column])
-    return source_of(text, [here, there], {n: kept[n] for n in names} | {unit: of_unit}, resources)
+    return make_source(text, [here, there], {n: kept[n] for n in names} | {unit: of_unit}, resources)
 
 
 def met(schema: Schema, keys: Sequence[str]) -> Schema:
@@ -96,13 +96,13 @@ def foreign_key_rows(
     return f"SELECT {', '.join(kept)} FROM ({mine}) AS l JOIN ({keys}) AS r ON (l.k = r.k)"
 
 
-def united(left: Rows, right: Rows, resources: Resources) -> Source:
+def union_tables(left: Rows, right: Rows, resources: Resources) -> Source:
     """Return the source of a union of two tables with the same columns."""
     schema = {
         name: replace(
             column,
             missing=column.missing or right.schema[name].missing,
-            type_name=_of_both(column.type_name, right.schema[name].type_name),
+            type_name=_common_type(column.type_name, right.schema[name].type_name),
         )
         for name, column in left.schema.items()
     }
@@ -112,7 +112,7 @@ def united(left: Rows, right: Rows, resources: Resources) -> Source:
         else f"CAST({identifier(name)} AS {column.type_name}) AS {identifier(name)}"
         for name, column in schema.items()
     )
-    return source_of(
+    return make_source(
         lambda rows: " UNION ALL ".join(f"SELECT {names} FROM ({one})" for one in rows),
         [left, right],
         schema,
@@ -120,14 +120,14 @@ def united(left: Rows, right: Rows, resources: Resources) -> Source:
     )
 
 
-def _of_both(left: str, right: str) -> str:
+def _common_type(left: str, right: str) -> str:
     """Return the type of a union's column from the types of both tables."""
     if left == right:
         return left
     return "BIGINT" if fits(SPANS[left], "BIGINT") and fits(SPANS[right], "BIGINT") else "HUGEINT"
 
 
-def of_units(
+def per_unit_source(
     part: Rows,
     by: Sequence[str],
     aggregates: Mapping[str, tuple[UnitAggregate, Column]],
@@ -138,7 +138,7 @@ def of_units(
     values, outputs, unit = [], [], str(part.unit)
     for i, name in enumerate((unit, *by)):
         column = part.schema[name]
-        values.append(f"{compared(name, part.schema)} AS k{i}")
+        values.append(f"{comparable_sql(name, part.schema)} AS k{i}")
         outputs.append(f"k{i} AS {identifier(name)}")
         schema[name] = column
     keys = ", ".join(f"k{i}" for i in range(len(outputs)))
@@ -151,10 +151,10 @@ def of_units(
         inner = f"SELECT {', '.join(values)} FROM ({rows[0]}) AS part WHERE {identifier(unit)} IS NOT NULL"
         return f"SELECT {', '.join(outputs)} FROM ({inner}) GROUP BY {keys}"
 
-    return source_of(text, [part], schema, resources, (unit, *by))
+    return make_source(text, [part], schema, resources, (unit, *by))
 
 
-def source_of(
+def make_source(
     text: Callable[[Sequence[str]], str],
     parts: Sequence[Rows],
     schema: Schema,
@@ -188,7 +188,7 @@ def source_of(
 
     def again(columns: Sequence[str]) -> Source:
         bearing = [replace(part, source=_again(part.source)) for part in parts]
-        return source_of(text, bearing, schema, resources, unique, looked)
+        return make_source(text, bearing, schema, resources, unique, looked)
 
     sources = [part.source for part in parts]
     return Source(
@@ -221,7 +221,7 @@ def is_copied(session: duckdb.DuckDBPyConnection, copy: str) -> bool:
     return bool(found)
 
 
-def sent(name: str, kind: str) -> str:
+def cast_for_arrow(name: str, kind: str) -> str:
     """Write a combined column for Arrow: as text where Arrow has no such type."""
     column = identifier(name)
     return f"CAST({column} AS VARCHAR) AS {column}" if kind in NOT_ARROW else column
@@ -231,10 +231,10 @@ def _copy(source: Source, session: duckdb.DuckDBPyConnection, copy: str, columns
     """Copy a source's rows into a temporary table of the session that combines them."""
     with in_own_words(), source.session() as there:
         source.load(there, columns)
-        moved(there, f"SELECT * FROM {source.relation}", session, copy, source.columns)
+        copy_result(there, f"SELECT * FROM {source.relation}", session, copy, source.columns)
 
 
-def moved(
+def copy_result(
     there: duckdb.DuckDBPyConnection,
     query: str,
     session: duckdb.DuckDBPyConnection,
@@ -242,7 +242,7 @@ def moved(
     kinds: Sequence[tuple[str, str]],
 ) -> None:
     """Copy the result of a query from one session to a temporary table of another one."""
-    named = ", ".join(sent(name, kind) for name, kind in kinds)
+    named = ", ".join(cast_for_arrow(name, kind) for name, kind in kinds)
     batches = keep_open(there.sql(f"SELECT {named} FROM ({query})").to_arrow_reader(1 << 16))
     typed = ", ".join(f"TRY_CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in kinds)
     with arriving(session, batches.schema, batches):

@@ -29,8 +29,8 @@ from sfumato.engines.duckdb.connection import connect, disabled_optimizers
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.ordering import canonical
 from sfumato.engines.duckdb.resources import keep_open
-from sfumato.engines.duckdb.sanitized_columns import described, within_types
-from sfumato.engines.duckdb.source import arriving, declared_rows
+from sfumato.engines.duckdb.sanitized_columns import describe_relation, within_types
+from sfumato.engines.duckdb.source import arriving, register_rows
 from sfumato.engines.duckdb.stages import (
     ForeignKeyJoin,
     Payload,
@@ -38,7 +38,7 @@ from sfumato.engines.duckdb.stages import (
     Types,
     as_stream,
     in_one_order,
-    parts_of,
+    iter_shards,
 )
 from sfumato.errors import QueryError, in_own_words
 from sfumato.query.engine_protocol import ExactQuery
@@ -101,7 +101,9 @@ class Sent:
         return f"WITH {GIVEN} AS ({text}) {self.with_unit}" if self.with_unit else text
 
 
-def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_unit: str = "") -> Sent:
+def describe_for_workers(
+    relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_unit: str = ""
+) -> Sent:
     """Return a table to be sent to workers: its name in the combination, its columns and its unit."""
     types = tuple((name, column.type_name) for name, column in schema.items())
     text = (
@@ -114,7 +116,7 @@ def sent(relation: str, schema: Schema, rows: pa.Schema, unit: str | None, with_
 
 @dataclass(frozen=True)
 class CombinedStages(Stages):
-    """The stages of a release over combined tables. Made by `CombinedStages.of_tables`.
+    """The stages of a release over combined tables. Made by `CombinedStages.from_tables`.
 
     Args:
         relation: the combination, in SQL over its tables' names.
@@ -129,7 +131,7 @@ class CombinedStages(Stages):
     key_joins: tuple[ForeignKeyJoin, ...] = ()
 
     @classmethod
-    def of_tables(
+    def from_tables(
         cls,
         engine: DuckDBEngine,
         tables: Sequence[Sent],
@@ -167,7 +169,7 @@ class CombinedStages(Stages):
         private = (i for i, table in enumerate(self.tables) if table.unit is not None or i in ownerless)
         return {i: self.tables[i].rows for i in private if i not in given}
 
-    def columns_of(self, table: int) -> pa.Schema:
+    def get_schema(self, table: int) -> pa.Schema:
         """The columns of a combined table, by its number, that the stages read."""
         return self.tables[table].rows
 
@@ -187,29 +189,29 @@ class CombinedStages(Stages):
         held = {i: replace(self.tables[i], data=tuple(streams)) for i, streams in data.items()}
         return replace(self, tables=tuple(held.get(i, table) for i, table in enumerate(self.tables)))
 
-    def _sql_of(self, rows: int | None) -> BoundingSql:
+    def _make_writer(self, rows: int | None) -> BoundingSql:
         return BoundingSql(self.query, self.relation, self.columns, self.schema, self.salt, rows, staged=True)
 
     def sums(self, table: int) -> bool:
         """Whether rows of a table are combined, and summed, by whoever has them first."""
-        return self.by_rows and table not in self._beside
+        return self.by_rows and table not in self._linking_tables
 
     @property
-    def _beside(self) -> set[int]:
+    def _linking_tables(self) -> set[int]:
         """The numbers of tables that only lead to units by a foreign key."""
         return {number for join in self.key_joins for number in (join.owners, join.rows)}
 
     @property
     def _within(self) -> list[Sent]:
         """The tables of the combination that the stages compute."""
-        return [table for i, table in enumerate(self.tables) if i not in self._beside]
+        return [table for i, table in enumerate(self.tables) if i not in self._linking_tables]
 
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
         self._make_ready(connection, table)
-        with declared_rows(connection, self.tables[table].rows, batches):
-            within = within_types("arriving", described(connection, "arriving"))
+        with register_rows(connection, self.tables[table].rows, batches):
+            within = within_types("arriving", describe_relation(connection, "arriving"))
             yield from self._onward(connection, table, within)
 
     def _make_ready(self, connection: duckdb.DuckDBPyConnection, number: int) -> None:
@@ -223,20 +225,20 @@ class CombinedStages(Stages):
         for join in self.key_joins:
             if number == join.owners:
                 text = join.owners_sent(f"({sent.rows_from(relation)})", shards)
-                yield from parts_of(connection, text, said, in_one_order(join.sent.values()))
+                yield from iter_shards(connection, text, said, in_one_order(join.sent.values()))
                 return
             if number == join.rows:
-                yield from parts_of(connection, join.rows_sent(relation, sent.rows.names, shards), said)
+                yield from iter_shards(connection, join.rows_sent(relation, sent.rows.names, shards), said)
                 return
         if self.sums(number) and sent.unit is not None:
             connection.execute(f"INSERT INTO {sent.held} SELECT {_named(sent.rows.names)} FROM {relation}")
-            order = self._sql.partial_order if self._of_key_join(number) else ()
-            yield from parts_of(connection, self._sql.partials(shards), order=order)
+            order = self._sql.partial_order if self._is_from_key_join(number) else ()
+            yield from iter_shards(connection, self._sql.partials(shards), order=order)
             return
         shard = f"CAST(hash({sent.unit_text}) % {shards} AS INTEGER)" if sent.unit else "0"
         yield from self._as_they_are(connection, number, relation, shard)
 
-    def _of_key_join(self, number: int) -> bool:
+    def _is_from_key_join(self, number: int) -> bool:
         """Whether rows of a combined table come from a shuffle by a foreign key."""
         return any(join.gives == number for join in self.key_joins)
 
@@ -249,8 +251,8 @@ class CombinedStages(Stages):
         text = f"SELECT {', '.join([f'{shard} AS shard', *values])} FROM ({sent.rows_from(relation)})"
         # Rows of nobody are in no statistics, and meet nobody's.
         text += "" if sent.unit is None else f" WHERE {identifier(sent.unit)} IS NOT NULL"
-        order = in_one_order(sent.kinds.values()) if self._of_key_join(number) else ()
-        yield from parts_of(connection, text, {_TABLE: str(number)}, order)
+        order = in_one_order(sent.kinds.values()) if self._is_from_key_join(number) else ()
+        yield from iter_shards(connection, text, {_TABLE: str(number)}, order)
 
     def _reached(
         self, connection: duckdb.DuckDBPyConnection, join: ForeignKeyJoin, payloads: Iterable[bytes]
@@ -260,7 +262,9 @@ class CombinedStages(Stages):
             _make_empty(connection, self.tables[number].held, self._moved(number))
         self._fill(connection, payloads)
         owners, rows, gives = (self.tables[i] for i in (join.owners, join.rows, join.gives))
-        yield from self._onward(connection, join.gives, join.joined(owners.held, rows.held, gives.rows.names))
+        yield from self._onward(
+            connection, join.gives, join.join_sql(owners.held, rows.held, gives.rows.names)
+        )
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
         if self.by_rows:
@@ -271,7 +275,7 @@ class CombinedStages(Stages):
         connection.execute(f"CREATE TEMP TABLE {PARTIALS} AS {self._sql.partials(1)}")
         for sent in self._within:
             connection.execute(f"TRUNCATE {sent.held}")
-        yield from parts_of(connection, self._sql.totals(self.group_shards), order=self._sql.total_order)
+        yield from iter_shards(connection, self._sql.totals(self.group_shards), order=self._sql.total_order)
 
     def _take_none(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._make(connection, self._within)

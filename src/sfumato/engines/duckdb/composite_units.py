@@ -13,8 +13,8 @@ from dataclasses import replace
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.connection import checked_timezone
-from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
+from sfumato.engines.duckdb.connection import check_timezone
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validate
 from sfumato.engines.duckdb.source import Source
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, Column, Schema, check_flat
@@ -54,7 +54,7 @@ def composite(
         QueryError: a part is no column and no expression of one row, or cannot be compared.
         ParameterError: there is no such time zone.
     """
-    timezone = checked_timezone("unit_timezone", timezone)
+    timezone = check_timezone("unit_timezone", timezone)
     name = unit_name(texts)
     if name.casefold() in {column.casefold() for column in schema}:
         raise QueryError(f"privacy_unit: there is already a column {name!r}. Rename it in the source")
@@ -73,9 +73,9 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
             if column.type_name not in ("BLOB", "BIT"):  # those compare well, but print badly
                 check_flat("privacy_unit", name, schema, "in the source, before scan")
             kind, form, of = _canonical(column.type_name)
-            return _Part(UnitPart(text, kind), identifier(f"{_kept(schema)}{i}"), form, of)
+            return _Part(UnitPart(text, kind), identifier(f"{_unused_prefix(schema)}{i}"), form, of)
     local = {n: replace(c, type_name="TIMESTAMP") if _zoned(c) else c for n, c in schema.items()}
-    one = validated("privacy_unit", text, local)
+    one = validate("privacy_unit", text, local)
     if one.zoned or one.type_name == _ZONED:
         raise QueryError(
             f"privacy_unit: {text!r} makes or reads a time with a zone. Leave out the cast or AT "
@@ -91,7 +91,7 @@ def _part(text: str, schema: Schema, timezone: str) -> _Part:
     return _Part(UnitPart(text, kind), f"TRY((\n{one.text}\n))", form, of, one)
 
 
-def _kept(schema: Schema) -> str:
+def _unused_prefix(schema: Schema) -> str:
     """Return a prefix for names of columns beside the composite unit, which no column has."""
     prefix = "kept "
     while any(name.casefold().startswith(prefix) for name in schema):
@@ -124,7 +124,7 @@ def _with_unit(
     source: Source, schema: Schema, parts: Sequence[_Part], name: str, needed: Sequence[str], timezone: str
 ) -> Source:
     """Write the SELECT that adds the composite unit to a source's columns."""
-    kept = [identifier(f"{_kept(schema)}{i}") for i in range(len(schema))]
+    kept = [identifier(f"{_unused_prefix(schema)}{i}") for i in range(len(schema))]
     there = ", ".join(f"part.{identifier(old)} AS {new}" for old, new in zip(schema, kept, strict=True))
     local = "".join(
         f", part.{identifier(n)}{f' AT TIME ZONE {literal(timezone)}' if _zoned(schema[n]) else ''} "

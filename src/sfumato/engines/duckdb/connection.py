@@ -142,7 +142,7 @@ def unknown_optimizers(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in _OPTIMIZERS.split(" ")]
 
 
-def closed(
+def check_out_closed(
     timezone: str = UTC, resources: Resources = DEFAULTS, *, locked: bool = False
 ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Check out a session of a database that reaches nothing but the tables that it is given.
@@ -153,10 +153,10 @@ def closed(
         locked: whether no statement may change a setting, and errors say as JSON where in the text they are.
     """
     memory = Resources(memory_bytes=resources.memory_bytes)
-    return checked_out(timezone, memory, given="locked" if locked else "closed")
+    return check_out(timezone, memory, given="locked" if locked else "closed")
 
 
-def checked_timezone(name: str, zone: object) -> str:
+def check_timezone(name: str, zone: object) -> str:
     """Return a time zone as DuckDB calls it, whatever the case in which it is written.
 
     Args:
@@ -183,7 +183,7 @@ def checked_timezone(name: str, zone: object) -> str:
 @cache
 def _zones() -> dict[str, str]:
     """Return the names of time zones, by how they are compared."""
-    with checked_out(leaves_nothing=True) as session:
+    with check_out(leaves_nothing=True) as session:
         found = session.execute("SELECT name FROM pg_timezone_names()").fetchall()
     return {name.casefold(): name for (name,) in sorted(found)}
 
@@ -192,11 +192,11 @@ def session_factory(
     timezone: str = UTC, resources: Resources = DEFAULTS
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
     """Return a function that checks out database sessions in one time zone."""
-    return partial(checked_out, timezone, resources)
+    return partial(check_out, timezone, resources)
 
 
 @contextmanager
-def checked_out(
+def check_out(
     timezone: str = UTC,
     resources: Resources = DEFAULTS,
     *,
@@ -215,7 +215,7 @@ def checked_out(
     """
     here = process()
     kind = _Kind(here, timezone, resources, large_texts, own_types, given)
-    _, database, sessions = _taken(kind) or _Waiting(kind, _opened(kind), 0)
+    _, database, sessions = _take_idle(kind) or _Waiting(kind, _open(kind), 0)
     session, begun = keep_open(database.cursor()), time.process_time()
     fit = False
     try:
@@ -230,13 +230,13 @@ def checked_out(
                 database.close()
 
 
-def _opened(kind: _Kind) -> duckdb.DuckDBPyConnection:
+def _open(kind: _Kind) -> duckdb.DuckDBPyConnection:
     if kind.given:
-        return _opened_closed(kind)
+        return _open_closed(kind)
     return connect(kind.timezone, kind.resources, large_texts=kind.large_texts, own_types=kind.own_types)
 
 
-def _opened_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
+def _open_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
     locked = kind.given == "locked"
     limits = {name: value for name, value in kind.resources.settings.items() if name == "memory_limit"}
     database = keep_open(duckdb.connect(config=_CLOSED | {"errors_as_json": locked} | limits))
@@ -246,7 +246,7 @@ def _opened_closed(kind: _Kind) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def _taken(kind: _Kind) -> _Waiting | None:
+def _take_idle(kind: _Kind) -> _Waiting | None:
     """Take the idle database of a kind that was returned to the pool last."""
     for number in reversed(list(_idle)):
         found = _idle.get(number)  # another thread may have taken it, and may before the next line

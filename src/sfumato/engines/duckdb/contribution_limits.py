@@ -39,7 +39,7 @@ from sfumato.sql_text import double
 _NO_CUT = "18446744073709551615::UBIGINT"
 
 
-def kept_pairs(
+def limit_groups(
     source: str,
     keys: Sequence[str],
     limit: int,
@@ -67,7 +67,7 @@ def kept_pairs(
     names = "".join(f", {name}" for _, name in aggregates)
     pairs = f"SELECT u, {named}, many, count(*) AS n{sums} FROM near GROUP BY u, {named}, many"
     over = f"SELECT u FROM pairs WHERE many GROUP BY u HAVING count(*) > {limit}"
-    kept = _kept("pairs", f"u, {named}, n{names}", keys, limit, salt)
+    kept = _limit_pairs("pairs", f"u, {named}, n{names}", keys, limit, salt)
     if small:
         return {
             "near": f"SELECT u, {named}{computed} FROM {source}{only}",
@@ -97,11 +97,11 @@ def first_pairs(
         return {"kept": f"SELECT * FROM {pairs} {_first(keys, limit, salt)}"}
     return {
         "over": f"SELECT u FROM {pairs} GROUP BY u HAVING count(*) > {limit}",
-        "kept": _kept(pairs, "*", keys, limit, salt),
+        "kept": _limit_pairs(pairs, "*", keys, limit, salt),
     }
 
 
-def _kept(pairs: str, columns: str, keys: Sequence[str], limit: int, salt: int) -> str:
+def _limit_pairs(pairs: str, columns: str, keys: Sequence[str], limit: int, salt: int) -> str:
     return (
         f"SELECT {columns} FROM {pairs} ANTI JOIN over USING (u) UNION ALL "
         f"SELECT {columns} FROM {pairs} SEMI JOIN over USING (u) {_first(keys, limit, salt)}"
@@ -170,7 +170,7 @@ def _bitmap(word: int, words: int) -> str:
     return f"bit_or({bit})"
 
 
-def kept_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dict[str, str]:
+def limit_rows(source: str, columns: Sequence[str], limit: int, salt: int) -> dict[str, str]:
     """Return table expressions that keep at most `limit` rows of each unit; the last is `near`.
 
     Args:
@@ -213,7 +213,7 @@ def written_out(counts: str, columns: Sequence[str]) -> str:
     return f"SELECT {named} FROM ({copies})"
 
 
-def weighted(pairs: str, limit: int | None) -> dict[str, str]:
+def weight_units(pairs: str, limit: int | None) -> dict[str, str]:
     """Return table expressions that weight the contributions of units; the last is `weighted`.
 
     Args:

@@ -24,10 +24,10 @@ from sfumato.engines.duckdb.column_types import base_type, cast
 from sfumato.engines.duckdb.connection import session_factory
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.sanitized_columns import described, within_types
-from sfumato.engines.duckdb.source import Source, declared_rows, no_rows, one_snapshot
+from sfumato.engines.duckdb.sanitized_columns import describe_relation, within_types
+from sfumato.engines.duckdb.source import Source, no_rows, one_snapshot, register_rows
 from sfumato.errors import EngineError, SfumatoError, in_own_words, nearest, shown
-from sfumato.files import whole_source
+from sfumato.files import resolve_source_path
 from sfumato.query import sizes
 from sfumato.sql_text import identifier, literal
 
@@ -96,7 +96,7 @@ class Address:
 
 
 @contextmanager
-def _connected(address: Address) -> Iterator[Reader]:
+def _connect(address: Address) -> Iterator[Reader]:
     with one_snapshot() as readers:
         if address.key not in readers:
             readers[address.key] = address.connect()
@@ -115,8 +115,8 @@ def open_table(
     Raises:
         EngineError: there is no such table.
     """
-    with _connected(address) as reader:
-        names = _asked(address, reader.tables)
+    with _connect(address) as reader:
+        names = _list_tables(address, reader.tables)
         if address.table not in names:
             near = nearest(address.table, names) if address.table else None
             hint = f"did you mean {near!r}? " if near else ""
@@ -125,13 +125,13 @@ def open_table(
                 f"scan: {address.database} has no table {address.table!r}; {hint}write "
                 f"'{address.database}/NAME' with one of: {listed}"
             )
-        stored = columns_of(_asked(address, lambda: reader.columns(address.table)))
+        stored = columns_of(_list_tables(address, lambda: reader.columns(address.table)))
     table, session = f"database_{next(_numbers)}", session_factory(resources=resources)
     casts = f"(SELECT {', '.join(_cast(one) for one in stored)} FROM arriving)"
     kinds = [(one.name, base_type(one.kind)) for one in stored]
     with session() as here:
         here.register("arriving", no_rows(_schema(stored)))
-        columns = described(here, within_types(casts, kinds))
+        columns = describe_relation(here, within_types(casts, kinds))
         here.unregister("arriving")
 
     def load(session: duckdb.DuckDBPyConnection, read: Sequence[str]) -> None:
@@ -148,9 +148,9 @@ def open_table(
             [(one.name, base_type(one.kind)) for one in chosen],
         )
         with (
-            _connected(address) as reader,
+            _connect(address) as reader,
             closing(reader.batches(address.table, chosen)) as batches,
-            declared_rows(session, _schema(chosen), batches),
+            register_rows(session, _schema(chosen), batches),
         ):
             session.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {text} FROM {inside}")
 
@@ -167,7 +167,7 @@ def _cast(one: Stored) -> str:
     return f"{typed} AS {name}"
 
 
-def _asked(address: Address, ask: Callable[[], list]) -> list:  # type: ignore[type-arg]
+def _list_tables(address: Address, ask: Callable[[], list]) -> list:  # type: ignore[type-arg]
     """Query a database's list of tables; its own error texts are dropped."""
     with suppress(Exception), in_own_words():
         return ask()
@@ -237,7 +237,9 @@ def sqlite_address(path: str) -> Address | None:
 
 def _sqlite_address(file: str, table: str) -> Address:
     whole = os.path.abspath(file)
-    return Address(file, table, f"sqlite:{whole}", lambda: SqliteReader(file, whole), (whole_source(file),))
+    return Address(
+        file, table, f"sqlite:{whole}", lambda: SqliteReader(file, whole), (resolve_source_path(file),)
+    )
 
 
 def _is_sqlite(file: str) -> bool:
@@ -248,11 +250,11 @@ def _is_sqlite(file: str) -> bool:
 
 def sqlite_typed(stored: list[Stored], types: object, name: str) -> list[Stored]:
     """Return columns of an SQLite table with declared types."""
-    wanted = column_types.checked_types(types)
+    wanted = column_types.check_types(types)
     if wanted is None:
         return stored
-    kinds = column_types.columns_of([one.name for one in stored], wanted, name)
-    named = column_types.declared_names(wanted, [one.name for one in stored])
+    kinds = column_types.declared_types([one.name for one in stored], wanted, name)
+    named = column_types.match_declared_names(wanted, [one.name for one in stored])
     return [_sqlite_column(one.name, kinds[one.name]) if one.name in named else one for one in stored]
 
 

@@ -88,16 +88,16 @@ def brought(statistic: Distinct, keys: Sequence[str], units: str) -> str:
     return _grouped(f"list(leaves) AS {name}", keys, sets)
 
 
-def _sure_and_rest(most: int, keys: Sequence[str], units: str, ones: str | None = None) -> tuple[str, str]:
+def _sure_and_rest(limit: int, keys: Sequence[str], units: str, ones: str | None = None) -> tuple[str, str]:
     """Return SQL of distinct values that surely count, and of the sets left for a matching."""
     # Who has no more values than the limit brings them all in some largest matching: each of these values is
     # as good as brought by a unit of its own. Of the others only what is left of their sets is needed.
     columns, same = "".join(f"{k}, " for k in keys), [f"rest.{k} IS NOT DISTINCT FROM sure.{k}" for k in keys]
     each = f"SELECT {columns}u, list(leaf) AS leaves FROM ({units}) GROUP BY {columns}u"
-    sure = f"SELECT {columns}unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) <= {most}"
+    sure = f"SELECT {columns}unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) <= {limit}"
     if ones is not None:
         sure += f" UNION ALL {ones}"
-    rest = f"SELECT {columns}u, unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) > {most}"
+    rest = f"SELECT {columns}u, unnest(leaves) AS leaf FROM each_unit WHERE len(leaves) > {limit}"
     return (
         f"each_unit AS MATERIALIZED ({each}), sure AS MATERIALIZED (SELECT DISTINCT * FROM ({sure}))",
         f"SELECT {columns}list(leaf) AS leaves FROM ({rest}) AS rest "
@@ -105,7 +105,7 @@ def _sure_and_rest(most: int, keys: Sequence[str], units: str, ones: str | None 
     )
 
 
-def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
+def join_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
     """Return a SELECT that joins lists of distinct values of each group from several stages."""
     columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
     if isinstance(statistic, DistinctMatched):
@@ -118,7 +118,7 @@ def joined(statistic: Distinct, keys: Sequence[str], lists: str) -> str:
     return _grouped(f"list({{'leaf': leaf, 'weight': weight}}) AS {name}", keys, leaves)
 
 
-def counted(statistic: Distinct, keys: Sequence[str], units: str, ones: str) -> str:
+def count_values(statistic: Distinct, keys: Sequence[str], units: str, ones: str) -> str:
     """Return a SELECT of each group's number of distinct values, or the sets left for a matching.
 
     Args:
@@ -144,7 +144,7 @@ def counted_of_lists(statistic: Distinct, keys: Sequence[str], lists: str) -> st
     """Return a SELECT of each group's number of distinct values from lists of several stages."""
     columns, name = "".join(f"{k}, " for k in keys), identifier(statistic.names[0])
     if isinstance(statistic, DistinctMatched):
-        sets = joined(statistic, keys, lists)
+        sets = join_lists(statistic, keys, lists)
         return f"SELECT {columns}{{'sure': 0::BIGINT, 'sets': {name}}} AS {name} FROM ({sets})"
     each = f"SELECT {columns}unnest({name}) AS leaf FROM {lists}"
     leaves = f"SELECT {columns}sum(leaf.weight) AS weight FROM ({each}) GROUP BY {columns}leaf.leaf"
@@ -178,7 +178,7 @@ Units = NDArray[np.uint64] | Numbers
 Marks = NDArray[np.bool_]
 
 
-def numbered(
+def fill_matching_sizes(
     batch: pa.RecordBatch | None, query: ExactQuery, known: Mapping[DistinctMatched, int]
 ) -> pa.RecordBatch:
     """Return statistics with matching sizes in the place of the sets of distinct values.
@@ -202,31 +202,31 @@ def numbered(
                 sure, sets = column.flatten()
                 import pyarrow.compute as pc
 
-                column = pc.add(sure, matched(sets, statistic.values))
+                column = pc.add(sure, find_matching(sets, statistic.values))
             columns.append((name, column))
     return pa.RecordBatch.from_arrays([column for _, column in columns], names=[name for name, _ in columns])
 
 
-def matched(column: pa.Array, most: int) -> pa.Array:
+def find_matching(column: pa.Array, limit: int) -> pa.Array:
     """Return the size of a maximum matching of each group's units and distinct values.
 
     Args:
         column: of each group a list of its units' lists of hashes, none twice in a list; in any order.
-        most: how many values a unit brings at most.
+        limit: how many values a unit brings at most.
     Returns:
         int64, of as many groups.
     """
     groups = _lengths(column)
     units = pa.ListArray.flatten(column)  # without what lies outside a slice, and under NULL
     sizes_of = _lengths(units)
-    codes = codes_of(pa.ListArray.flatten(units))
+    codes = hash_codes(pa.ListArray.flatten(units))
     unit = np.repeat(np.arange(len(sizes_of)), sizes_of)
     group = np.repeat(np.repeat(np.arange(len(groups)), groups), sizes_of)
     # A value of a group is one node, also where another group has the same.
     order = np.lexsort((codes, group))
     codes, group, unit = codes[order], group[order], unit[order]
     new = _new(codes) | _new(group)
-    brought = Pruned(unit, np.cumsum(new) - 1, int(new.sum()), most).matching().brought
+    brought = Pruned(unit, np.cumsum(new) - 1, int(new.sum()), limit).matching().brought
     return arrow_column(np.bincount(group[new][brought], minlength=len(groups)))
 
 
@@ -299,7 +299,7 @@ class Pruned:
         return Matching(brought, exposed, codes[units[full]])
 
 
-def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks]:
+def _flow(unit: Numbers, value: Numbers, limit: int) -> tuple[Marks, Marks, Marks]:
     """Return which values a maximum flow matches, which are exposed, and which units are full.
 
     A maximum flow runs from a source to values, to units that have them, and to a sink. What the source
@@ -316,7 +316,7 @@ def _flow(unit: Numbers, value: Numbers, most: int) -> tuple[Marks, Marks, Marks
     if len(tails) >= _MAX_WAYS:
         raise MemoryError
     room = np.ones(len(tails), np.int32)
-    room[-units:] = min(most, len(value))
+    room[-units:] = min(limit, len(value))
     graph = csr_array((room, (tails.astype(np.int32), heads.astype(np.int32))), shape=(sink + 1, sink + 1))
     flow = maximum_flow(graph, source, sink).flow
     left = graph - flow
@@ -352,7 +352,7 @@ def _dense(numbers: Numbers, end: int) -> tuple[Numbers, Numbers]:
     return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
-def codes_of(column: pa.Array) -> NDArray[np.uint64]:
+def hash_codes(column: pa.Array) -> NDArray[np.uint64]:
     """Return hash codes of a matching's column; `to_numpy` of Arrow would import pandas."""
     return np.frombuffer(column.buffers()[1] or b"", np.uint64, len(column), 8 * column.offset)
 
@@ -397,19 +397,19 @@ def known(
     return {s: number for s, number in found.items() if number is not None}
 
 
-def max_matching(read: Read, offer: Offer, rows: Rows, most: int) -> int | None:
+def max_matching(read: Read, offer: Offer, rows: Rows, limit: int) -> int | None:
     """Return the size of a maximum matching of all units, where few pairs show it.
 
     Args:
         read: runs a query.
         offer: puts a table where queries find it, by name.
         rows: queries of values and pairs.
-        most: how many values a unit brings at most.
+        limit: how many values a unit brings at most.
     Returns:
         The number, or None where it takes a look at all pairs.
     """
     with suppress(_TooMuch):
-        return _Search(read, offer, rows).found(most)
+        return _Search(read, offer, rows).found(limit)
     return None
 
 
@@ -485,21 +485,21 @@ class _Search:
         self.leaves = near if near is not None and near.is_near else _Listed(read, rows.values)
         self.value, self.unit = np.zeros(0, np.int32), np.zeros(0, np.uint64)
 
-    def found(self, most: int) -> int:
+    def found(self, limit: int) -> int:
         """Return the size of a maximum matching that the search proves."""
         there = self.leaves.there
         number = int(there.sum())
         many, some = number > sizes.MANY_VALUES, max(sizes.ROWS_OF_A_VALUE * number, sizes.FIRST_ROWS)
         first = sizes.FIRST_ROWS_OF_MANY if many else some
-        whole = not number or self._look(f"{self.pairs} LIMIT {first}") < first
+        whole = not number or self._read_pairs(f"{self.pairs} LIMIT {first}") < first
         for look in range(sizes.LOOKS):
-            pruned = Pruned(self.unit, self.value, len(there), most)
+            pruned = Pruned(self.unit, self.value, len(there), limit)
             matching = Matching(pruned.sure, ~pruned.sure, self.unit[:0])
             # At first, more pairs of values that are not sure show more, and take less time.
             if whole or look or not self._are_few(there & matching.exposed):
                 matching = pruned.matching()
             exposed = there & matching.exposed
-            if whole or not exposed.any() or not self._look(self._uncovered(exposed, matching.full)):
+            if whole or not exposed.any() or not self._read_pairs(self._uncovered(exposed, matching.full)):
                 return int(matching.brought.sum())
             if not self._are_few(exposed):
                 break
@@ -522,7 +522,7 @@ class _Search:
         self.offer(WANTED, pa.table({"leaf": self.leaves.values(np.flatnonzero(exposed))}))
         return f"{text} WHERE leaf IN (FROM {WANTED})"
 
-    def _look(self, text: str) -> int:
+    def _read_pairs(self, text: str) -> int:
         """Read more pairs for the matching, and return how many."""
         batches, known = [], len(self.value)
         reader = self.read(text)
@@ -533,5 +533,5 @@ class _Search:
                 raise _TooMuch
         value, unit = pa.Table.from_batches(batches, reader.schema).columns
         self.value = np.concatenate([self.value, self.leaves.numbers(value)])
-        self.unit = np.concatenate([self.unit, *map(codes_of, unit.chunks)])
+        self.unit = np.concatenate([self.unit, *map(hash_codes, unit.chunks)])
         return len(value)

@@ -18,19 +18,19 @@ from sfumato.engines.duckdb.combinations import (
     COMPOSED,
     check_joined_rows,
     combination,
+    count_taken_limits,
     max_equal_rows,
-    taken_over,
 )
 from sfumato.engines.duckdb.combined_rows import Rows
 from sfumato.engines.duckdb.composite_units import composite
-from sfumato.engines.duckdb.connection import UTC, checked_timezone
+from sfumato.engines.duckdb.connection import UTC, check_timezone
 from sfumato.engines.duckdb.dummy_source import common
-from sfumato.engines.duckdb.origin import Origin, address_of
+from sfumato.engines.duckdb.origin import Origin, digest_address
 from sfumato.engines.duckdb.public_keys import as_table, typed_keys
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.row_steps import Size, Steps, Taken, stepped
+from sfumato.engines.duckdb.row_steps import Size, Steps, Taken, apply_steps
 from sfumato.engines.duckdb.source import Source
-from sfumato.engines.duckdb.source_reader import FOREIGN, Asked, Reader
+from sfumato.engines.duckdb.source_reader import FOREIGN, Reader, SourceQuery
 from sfumato.engines.duckdb.sources import open_source
 from sfumato.errors import EngineError, QueryError, RefusalError, in_own_words
 from sfumato.noise import Words
@@ -58,7 +58,7 @@ _NOTHING = Taken()
 class DuckDBEngine(Owned):
     """Evaluates exact queries on one source with DuckDB. Made by `DuckDBEngine.open`."""
 
-    looks_first = True
+    has_local_rows = True
     _called = "table"
     _elsewhere = "its database and temporary files cannot be shared. Call sf.scan in the other process"
 
@@ -90,13 +90,13 @@ class DuckDBEngine(Owned):
         resources: Resources = DEFAULTS,
     ) -> DuckDBEngine:
         """Open a source as a DuckDB engine, as `sfumato.scan` takes it."""
-        zone = checked_timezone("timezone", timezone)
+        zone = check_timezone("timezone", timezone)
         opened = open_source(source, types, multiline, encoding, resources)
         made = cls(opened.in_timezone(zone), resources)
-        made.origin = replace(made.origin, address=address_of(source, types, multiline, encoding))
+        made.origin = replace(made.origin, address=digest_address(source, types, multiline, encoding))
         return made
 
-    def of_rows(self, rows: pa.Table) -> DuckDBEngine:
+    def with_rows(self, rows: pa.Table) -> DuckDBEngine:
         """Return a DuckDB engine on rows in memory."""
         return DuckDBEngine.open(rows, self.timezone, resources=self._resources)
 
@@ -155,7 +155,7 @@ class DuckDBEngine(Owned):
         Raises:
             ParameterError: there is no such time zone.
         """
-        zone = checked_timezone("timezone", zone)
+        zone = check_timezone("timezone", zone)
         if zone == self.timezone:
             return self
         made = self._zoned.get(zone)
@@ -179,7 +179,7 @@ class DuckDBEngine(Owned):
     def read_by(self, columns: Sequence[str], steps: Sequence[Step]) -> list[str]:
         """Return the source columns that steps and the columns after them may read, in order."""
         named = set(map(same_name, columns))
-        for one in self._steps.validated(steps):
+        for one in self._steps.validate(steps):
             named |= one.columns
         return [name for name in self.schema() if same_name(name) in named]
 
@@ -224,7 +224,7 @@ class DuckDBEngine(Owned):
         read, total = self.read_by(columns, steps), self._steps.total(steps)
         for any_value in (False, True):
             with suppress(*FOREIGN), in_own_words(), self.rows(read, any_value=any_value) as (session, rows):
-                after = stepped(rows, total, list(self.schema()))
+                after = apply_steps(rows, total, list(self.schema()))
                 return max_equal_rows(session, after, columns, self.schema(steps))
         raise EngineError(f"{self._opened.name}: DuckDB stopped while it read the rows of this public table")
 
@@ -244,21 +244,25 @@ class DuckDBEngine(Owned):
         self, query: ExactQuery, batch_rows: int, salt: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the exact statistics of a query on DuckDB, sorted by key."""
-        return self._reader.statistics(self._asked(query), batch_rows, salt)
+        return self._reader.statistics(self._prepare_query(query), batch_rows, salt)
 
-    def contributions(self, asked: Contributions) -> Contributed:
+    def contributions(self, request: Contributions) -> Contributed:
         """Return what units contribute under many limits, exactly: for the owner of the rows alone.
 
         Raises:
             RefusalError: the table was opened for analysts.
         """
         self.check_shown("analyze")
-        return self._reader.contributions(self._asked(asked.exact, [c.name for c in asked.columns]), asked)
+        return self._reader.contributions(
+            self._prepare_query(request.exact, [c.name for c in request.columns]), request
+        )
 
-    def _asked(self, query: ExactQuery, others: Sequence[str] = ()) -> Asked:
+    def _prepare_query(self, query: ExactQuery, others: Sequence[str] = ()) -> SourceQuery:
         self._check_here()
         schemas = self.schema(()), self.schema(query.steps)
-        return Asked(query, self.total(query), self.reads(query, others), *schemas, self.how is not None)
+        return SourceQuery(
+            query, self.total(query), self.reads(query, others), *schemas, self.how is not None
+        )
 
     def rows(
         self, columns: Sequence[str], *, any_value: bool = False
@@ -325,7 +329,7 @@ class DuckDBEngine(Owned):
     def _combined(self, how: Combination) -> DuckDBEngine:
         private = [part.engine for part in private_parts(how)]
         made_up = common([e._opened.made_up for e in private if isinstance(e, DuckDBEngine)])
-        taken = taken_over(how, _taken)
+        taken = count_taken_limits(how, _taken)
         source = combination(how, self._part, self._resources).in_timezone(_zones(how)[0])
         elsewhere = any(e._opened.elsewhere for e in private if isinstance(e, DuckDBEngine))
         made = DuckDBEngine(replace(source, made_up=made_up, elsewhere=elsewhere), self._resources, taken)
@@ -396,7 +400,7 @@ class DuckDBEngine(Owned):
 
     def reads_zone(self, steps: Sequence[Step] = ()) -> bool:
         """Whether steps of this engine, or its tables, depend on the time zone."""
-        if any(one.zoned for one in self._steps.validated(steps)):
+        if any(one.zoned for one in self._steps.validate(steps)):
             return True
         parts = [part for part in ([] if self.how is None else all_parts(self.how))]
         zoned = (column for part in parts for column in part.schema.values())
@@ -430,7 +434,7 @@ class DuckDBEngine(Owned):
 
     def rows_after(self, part: Part) -> Rows:
         """Return this engine's rows after steps, to be combined with other tables."""
-        after = partial(stepped, steps=self._steps.total(part.steps), columns=list(self.schema(())))
+        after = partial(apply_steps, steps=self._steps.total(part.steps), columns=list(self.schema(())))
         return Rows(self._source, after, part.schema, part.unit, self.unique(part.steps))
 
     def release(

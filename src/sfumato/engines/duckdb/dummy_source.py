@@ -18,7 +18,7 @@ import pyarrow as pa
 from sfumato.engines.duckdb.column_types import ddl
 from sfumato.engines.duckdb.connection import connect
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, open_database
 from sfumato.errors import QueryError
 from sfumato.query.schema import FLOATS, INTEGERS
 from sfumato.query.tables.dummy_rows import MADE_UP, UNIT, DummyRows, Known
@@ -33,39 +33,39 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _LARGEST = 2**62
 
 
-def open_dummy(given: DummyRows, resources: Resources = DEFAULTS) -> Source:
+def open_dummy(dummy: DummyRows, resources: Resources = DEFAULTS) -> Source:
     """Open dummy rows as a source, in a database of their own.
 
     Args:
-        given: which.
+        dummy: which.
         resources: what DuckDB may take of the machine.
     """
-    kinds = given.columns
-    arrays: dict[str, pa.Array] = {"i": pa.array(np.arange(given.making.rows))}
+    kinds = dummy.columns
+    arrays: dict[str, pa.Array] = {"i": pa.array(np.arange(dummy.making.rows))}
     values = []
     for number, name in enumerate(kinds):
-        bits = _bits(given, name)
+        bits = _bits(dummy, name)
         arrays[f"r{number}"] = pa.array(bits)
-        domain = given.known.get(name, Known()).domain
+        domain = dummy.known.get(name, Known()).domain
         if domain is not None:
-            place = arrays["i"].to_numpy() if given.public else bits
+            place = arrays["i"].to_numpy() if dummy.public else bits
             arrays[f"d{number}"] = pa.array(list(domain)).take(pa.array(place % len(domain)))
         # What does not fit, as a domain of other values, is said where the table is opened.
-        values.append(f"TRY_CAST({_value(given, name, number)} AS {kinds[name]}) AS {identifier(name)}")
+        values.append(f"TRY_CAST({_value(dummy, name, number)} AS {kinds[name]}) AS {identifier(name)}")
     rows = pa.table(arrays)
     connection = connect(resources=resources)
     connection.execute(f"CREATE TABLE {ROWS} ({ddl(kinds)})")
     with arriving(connection, rows.schema, rows.to_batches()):
         connection.execute(f"INSERT INTO {ROWS} SELECT {', '.join(values)} FROM arriving").fetchall()
     # A column that admits no missing value has none, but for types of which no value is made up.
-    complete = frozenset(name for name in given.complete if _is_made(kinds[name]))
-    made = ("rows", given.making.rows), ("units", given.making.units), ("seed", given.making.seed)
+    complete = frozenset(name for name in dummy.complete if _is_made(kinds[name]))
+    made = ("rows", dummy.making.rows), ("units", dummy.making.units), ("seed", dummy.making.seed)
     # Of what is joined with public rows the private ones say whether it is made up.
-    notes = () if given.public or given.elsewhere else (MADE_UP,)
-    columns, session = [*kinds.items()], owned(connection)
-    elsewhere = given.elsewhere
+    notes = () if dummy.public or dummy.elsewhere else (MADE_UP,)
+    columns, session = [*kinds.items()], open_database(connection)
+    elsewhere = dummy.elsewhere
     return Source(
-        given.name, ROWS, columns, session, complete, notes=notes, made_up=made, elsewhere=elsewhere
+        dummy.name, ROWS, columns, session, complete, notes=notes, made_up=made, elsewhere=elsewhere
     )
 
 
@@ -83,27 +83,27 @@ def common(parts: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int
     return parts[0] if parts else ()
 
 
-def _bits(given: DummyRows, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _bits(dummy: DummyRows, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return a pseudo-random whole number below 2^62 for each made-up row."""
-    key = f"{given.making.seed}\0{given.name}\0{name.casefold()}"
-    stream = hashlib.shake_128(key.encode("utf-8", "surrogatepass")).digest(8 * given.making.rows)
+    key = f"{dummy.making.seed}\0{dummy.name}\0{name.casefold()}"
+    stream = hashlib.shake_128(key.encode("utf-8", "surrogatepass")).digest(8 * dummy.making.rows)
     return (np.frombuffer(stream, "<u8") >> np.uint64(2)).astype(np.int64)
 
 
-def _value(given: DummyRows, name: str, number: int) -> str:
+def _value(dummy: DummyRows, name: str, number: int) -> str:
     """Return SQL of a column's made-up values."""
-    kind, known, bits = given.columns[name], given.known.get(name, Known()), f"r{number}"
-    if name == given.unique and name != given.unit:
+    kind, known, bits = dummy.columns[name], dummy.known.get(name, Known()), f"r{number}"
+    if name == dummy.unique and name != dummy.unit:
         return _named(kind, "(i + 1)", name.casefold())
-    if name == given.unit:
-        return _named(kind, f"({_skewed(bits, given.making.units)})", UNIT)
-    if given.refers is not None and name == given.refers.column:
-        return _named(kind, f"({_skewed(bits, given.refers.count)})", given.refers.name)
+    if name == dummy.unit:
+        return _named(kind, f"({_skewed(bits, dummy.making.units)})", UNIT)
+    if dummy.refers is not None and name == dummy.refers.column:
+        return _named(kind, f"({_skewed(bits, dummy.refers.count)})", dummy.refers.name)
     if known.domain is not None:
         made = f"d{number}"
     else:
-        made = _made(kind, "i" if given.public else bits, name.casefold(), known.bounds)
-    if name not in given.complete and not given.public:
+        made = _made(kind, "i" if dummy.public else bits, name.casefold(), known.bounds)
+    if name not in dummy.complete and not dummy.public:
         return f"CASE WHEN ({bits} >> 40) % {_NULLS} > 0 THEN {made} END"
     return made
 
@@ -121,7 +121,7 @@ def _is_made(kind: str) -> bool:
 def _named(kind: str, number: str, name: str) -> str:
     """Return SQL of a made-up value that stands for one number."""
     if kind in INTEGERS:
-        return f"1 + ({number} - 1) % {_most(kind)}"
+        return f"1 + ({number} - 1) % {_max_integer(kind)}"
     if kind in FLOATS:
         return number
     if (decimal := _DECIMAL.fullmatch(kind)) is not None:
@@ -132,7 +132,7 @@ def _named(kind: str, number: str, name: str) -> str:
     return _made(kind, number, name, None) if form is None else form(number, name)
 
 
-def _most(kind: str) -> int:
+def _max_integer(kind: str) -> int:
     """Return the largest made-up whole number of a type."""
     bits = {"TINYINT": 7, "UTINYINT": 7, "SMALLINT": 15, "USMALLINT": 15}.get(kind, 31)
     return int((1 << bits) - 1)
@@ -156,7 +156,7 @@ def _whole(kind: str, bits: str, bounds: tuple[Fraction, Fraction] | None) -> st
     low, high = bounds or (Fraction(0), Fraction(_POOL - 1))
     least = 0 if kind.startswith("U") else -_LARGEST
     if kind in ("TINYINT", "SMALLINT", "UTINYINT", "USMALLINT", "INTEGER", "UINTEGER"):
-        most = _most(kind)
+        most = _max_integer(kind)
         least = 0 if kind.startswith("U") else -most
     else:
         most = _LARGEST

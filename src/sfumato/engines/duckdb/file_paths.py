@@ -22,7 +22,7 @@ from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.databases import SQLITE_ENDINGS, sqlite_address
 from sfumato.engines.duckdb.resources import Resources, new_spill_folder
 from sfumato.errors import EngineError, SfumatoError, in_own_words, shown
-from sfumato.files import whole_source
+from sfumato.files import resolve_source_path
 
 # Arrow speaks to these itself; fsspec to the others, where what it needs for them is installed.
 _ARROWS = ("s3", "gs", "gcs")
@@ -45,17 +45,17 @@ def is_address(path: str) -> bool:
     return found is not None and found[1].lower() in SCHEMES
 
 
-def called(address: str) -> str:
+def redact_address(address: str) -> str:
     """Return a file address without user, password and options, as messages show it.
 
-    >>> called("https://ann:secret@example.org/visits.csv?signature=3f")
+    >>> redact_address("https://ann:secret@example.org/visits.csv?signature=3f")
     'https://example.org/visits.csv'
     """
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
+def fetch_files(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
     """Return local copies of the files at an address, s3://, https:// and others.
 
     Args:
@@ -65,7 +65,7 @@ def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
     Raises:
         EngineError: there are none, or they cannot be fetched; the address has a password.
     """
-    name = called(address)
+    name = redact_address(address)
     if ":" in urlsplit(address).netloc.rpartition("@")[0]:
         raise EngineError(
             f"scan: the address of {name} has a password in it. Leave it out, and give it in the "
@@ -73,14 +73,16 @@ def fetched(address: str, ending: str, resources: Resources) -> tuple[str, ...]:
         )
     with in_own_words(lambda error: _unreachable(name, error), Exception):
         scheme, _, rest = address.partition("://")
-        files, path = _opened(f"{scheme.lower()}://{rest}")  # to fsspec HTTP:// is another one than http://
+        files, path = _open_file_system(
+            f"{scheme.lower()}://{rest}"
+        )  # to fsspec HTTP:// is another one than http://
         found = _matching(files, path) if "*" in path and not path.startswith("http") else [path]
         if not found:
             raise EngineError(f"scan: there is no file {name!r}")
-        return tuple(_copied(files, one, address, ending, resources) for one in found)
+        return tuple(_copy_remote(files, one, address, ending, resources) for one in found)
 
 
-def _opened(address: str) -> tuple[Any, str]:
+def _open_file_system(address: str) -> tuple[Any, str]:
     """Return the fsspec file system of an address, and the path there."""
     try:
         from fsspec.core import url_to_fs
@@ -117,9 +119,9 @@ def _matching(files: Any, pattern: str) -> list[str]:
     return sorted(one.path for one in listed if one.is_file and fits.match(one.path))
 
 
-def _copied(files: Any, path: str, address: str, ending: str, resources: Resources) -> str:
+def _copy_remote(files: Any, path: str, address: str, ending: str, resources: Resources) -> str:
     """Return the local copy of a remote file, which is fetched if none is there yet."""
-    name, told = called(address), files.info(path)
+    name, told = redact_address(address), files.info(path)
     if told.get("type") == "directory":
         raise EngineError(
             f"scan: {name!r} is a folder. Name the files in it, such as '{name.rstrip('/')}/*.parquet'"
@@ -229,11 +231,11 @@ def ending(source: object) -> str:
     if not paths:
         return ""
     if os.path.isdir(paths[0]):
-        return next((_ending(file) for file in _inside(paths[0])), "")
+        return next((_ending(file) for file in _iter_folder(paths[0])), "")
     return _ending(paths[0])
 
 
-def files_of(paths: Sequence[str], resources: Resources) -> Files:
+def find_files(paths: Sequence[str], resources: Resources) -> Files:
     """Return the files that paths, patterns, folders and addresses name; remote ones are fetched.
 
     Args:
@@ -293,18 +295,18 @@ def _unspeakable(name: str) -> bool:
 
 def _files(path: str, resources: Resources) -> Files:
     if is_address(path):
-        name, suffix = called(path), _ending(urlsplit(path).path)
+        name, suffix = redact_address(path), _ending(urlsplit(path).path)
         _check_kind(name, suffix)
-        return Files(name, fetched(path, suffix, resources), suffix)
+        return Files(name, fetch_files(path, suffix, resources), suffix)
     if os.path.isdir(path):
-        return _of_folder(path)
+        return _find_folder_files(path)
     # A file may be called what a pattern looks like, such as "visits [1].csv".
     files = sorted(glob(path, recursive=True)) if has_magic(path) and not os.path.isfile(path) else [path]
     if not files or not all(os.path.isfile(file) for file in files):
         raise EngineError(f"scan: there is no file {shown(path)} (looked in {os.getcwd()!r})")
     suffix = _ending(path)
     _check_kind(path, suffix)
-    return Files(path, tuple(files), suffix, (whole_source(path),))
+    return Files(path, tuple(files), suffix, (resolve_source_path(path),))
 
 
 def _check_kind(path: str, suffix: str) -> None:
@@ -313,9 +315,9 @@ def _check_kind(path: str, suffix: str) -> None:
         raise EngineError(f"scan: {path!r} ends in {suffix!r}, but must end in one of {known}")
 
 
-def _of_folder(path: str) -> Files:
+def _find_folder_files(path: str) -> Files:
     """Return the files of one kind in a folder and in folders in it."""
-    inside = list(_inside(path))
+    inside = list(_iter_folder(path))
     endings = sorted({_ending(file) for file in inside})
     if not endings:
         raise EngineError(
@@ -330,11 +332,13 @@ def _of_folder(path: str) -> Files:
         )
     # A file that is written into the folder, at any depth, would be read by the next question.
     folders = dict.fromkeys([path, *map(os.path.dirname, inside)])
-    patterns = tuple(whole_source(os.path.join(escape(folder), f"*{endings[0]}*")) for folder in folders)
+    patterns = tuple(
+        resolve_source_path(os.path.join(escape(folder), f"*{endings[0]}*")) for folder in folders
+    )
     return Files(path, tuple(inside), endings[0], patterns)
 
 
-def _inside(folder: str) -> Iterator[str]:
+def _iter_folder(folder: str) -> Iterator[str]:
     """Yield readable files in a folder, without hidden files and marks such as _SUCCESS."""
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.syntax_tree import Node, ask, children, descendants, written
+from sfumato.dialect.syntax_tree import Node, ask, children, descendants, write_sql
 from sfumato.engines.duckdb.expressions.safe_parts import SPANS, cast_type, fits
 from sfumato.query.schema import FLOATS, Column, Kind
 from sfumato.sql_text import same_name
@@ -139,14 +139,14 @@ def _constant(node: Node) -> _Part:
     if node["class"] == "CONSTANT":
         text = None if node["literal"].get("kind") == "NULL_LITERAL" else str(node["literal"].get("text"))
     else:
-        text = _printed(written(node))
+        text = _print_constant(write_sql(node))
     if text is None:
         return _Part(empty=True)
     return _Part(null=_NONE, nan=None if "nan" in text.casefold() else _NONE, kind=kind)  # 'nan' is a number
 
 
 @lru_cache(maxsize=1024)
-def _printed(constant: str) -> str | None:
+def _print_constant(constant: str) -> str | None:
     """Return a constant as DuckDB prints it; None where it is NULL, or NULL in the place of an error."""
     with suppress(duckdb.Error):
         ((text,),) = ask(f"SELECT CAST(TRY({constant}) AS VARCHAR)")
@@ -174,7 +174,7 @@ def _least(needed: Iterable[Facts | None]) -> Facts | None:
     return min((one for one in needed if one is not None), key=len, default=None)
 
 
-def _one_of(parts: list[_Part], null: Facts | None) -> _Part:
+def _merge_cases(parts: list[_Part], null: Facts | None) -> _Part:
     """Return what is known of a value that is that of one of several parts."""
     some = [part for part in parts if not part.empty]
     kinds = {part.kind for part in some}
@@ -189,7 +189,7 @@ def _case(node: Node, parts: list[_Part]) -> _Part:
         branches.append(then.given(before | when.true))
         before |= when.other
     branches.append(parts[-1].given(before))
-    return _one_of(branches, _all(part.null for part in branches))
+    return _merge_cases(branches, _all(part.null for part in branches))
 
 
 def _cast(node: Node, parts: list[_Part]) -> _Part:
@@ -217,11 +217,11 @@ def _comparison(node: Node, parts: list[_Part]) -> _Part:
     if how not in _OPPOSITE:  # IS DISTINCT FROM, IS NOT DISTINCT FROM
         return _Part(null=_NONE, kind="BOOLEAN")
     value = _any(part.value for part in parts)
-    true, false = (value | _compared(one, *parts) for one in (how, _OPPOSITE[how]))
+    true, false = (value | _compare(one, *parts) for one in (how, _OPPOSITE[how]))
     return _Part(value, true, false, null=_all(part.null for part in parts), kind="BOOLEAN")
 
 
-def _compared(how: str, left: _Part, right: _Part) -> Facts:
+def _compare(how: str, left: _Part, right: _Part) -> Facts:
     """Return what holds where a comparison is true, as NaN is above all numbers."""
     facts = _NONE
     if how == "LESSTHAN" or (how in ("LESSTHANOREQUALTO", "EQUAL") and right.nan == _NONE):
@@ -258,7 +258,7 @@ def _operator(node: Node, parts: list[_Part]) -> _Part:
         case "OPERATOR_IS_NOT_NULL":
             return _Part(true=first.value, null=_NONE, kind="BOOLEAN")
         case "OPERATOR_COALESCE":
-            return _one_of(parts, _least(part.null for part in parts))
+            return _merge_cases(parts, _least(part.null for part in parts))
         case "COMPARE_IN" | "COMPARE_NOT_IN":
             equal = first.number if all(part.nan == _NONE for part in parts[1:]) else first.value
             true, false = first.value | equal, first.value
@@ -271,7 +271,7 @@ def _operator(node: Node, parts: list[_Part]) -> _Part:
 def _function(node: Node, parts: list[_Part]) -> _Part:
     name = node["function_name"].lower()
     if name in ("greatest", "least"):
-        return _one_of(parts, _least(part.null for part in parts))
+        return _merge_cases(parts, _least(part.null for part in parts))
     if name not in STRICT:
         return _Part()
     value, null = _any(part.value for part in parts), _all(part.null for part in parts)

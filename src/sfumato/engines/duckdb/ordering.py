@@ -38,7 +38,7 @@ def canonical(column: str, schema: Mapping[str, Column]) -> str:
     return name
 
 
-def compared(name: str, schema: Schema) -> str:
+def comparable_sql(name: str, schema: Schema) -> str:
     """Return SQL of a column as it is compared: equal values have one form."""
     kind = schema[name].type_name
     return canonical(name, schema) if kind in (*FLOATS, "VARCHAR") else identifier(name)
@@ -53,8 +53,8 @@ def identity_terms(name: str, schema: Schema) -> list[str]:
     if column.kind is Kind.OPAQUE:
         return [value, f"CAST({value} AS VARCHAR)", f"hash({value})"]
     if column.type_name in FLOATS:  # 0.0 and -0.0 are equal, and all NaN
-        return [compared(name, schema), f"CAST(CAST({value} AS BIT) AS BIGINT)"]
-    return [compared(name, schema)]
+        return [comparable_sql(name, schema), f"CAST(CAST({value} AS BIT) AS BIGINT)"]
+    return [comparable_sql(name, schema)]
 
 
 def row_identity(schema: Mapping[str, Column], but: Iterable[str] = ()) -> list[str]:

@@ -20,7 +20,15 @@ from typing import Any
 import duckdb
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.syntax_tree import Node, NotSql, column_node, descendants, parsed, slots, written
+from sfumato.dialect.syntax_tree import (
+    Node,
+    NotSql,
+    column_node,
+    descendants,
+    parse_expressions,
+    slots,
+    write_sql,
+)
 from sfumato.query.schema import Derive, Filter, Step
 from sfumato.query.tables.combined_tables import Combination, PerUnit, Reached, all_parts
 from sfumato.release.canonical_form import plain
@@ -42,7 +50,7 @@ class Inlined:
     columns: Mapping[str, str]
 
 
-def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
+def inline_columns(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
     """Return a query's steps with derived columns written out, in one spelling.
 
     Args:
@@ -52,29 +60,29 @@ def inlined(steps: Sequence[Step], names: Iterable[str]) -> Inlined | None:
         None where they are nested too deep, or a field is taken of a derived column.
     """
     with suppress(RecursionError, NotSql, duckdb.Error, _Unfit):
-        return _inlined(tuple(steps), tuple(names))
+        return _inline(tuple(steps), tuple(names))
     return None
 
 
 @lru_cache(maxsize=64)  # a question says several times what it is, and the next one is often like it
-def _inlined(steps: tuple[Step, ...], names: tuple[str, ...]) -> Inlined:
+def _inline(steps: tuple[Step, ...], names: tuple[str, ...]) -> Inlined:
     known: dict[str, tuple[str, Node]] = {same_name(name): (name, column_node(name)) for name in names}
     filters: set[str] = set()
     for step in steps:
-        (tree,) = parsed(f"SELECT (\n{step.expression}\n)")
+        (tree,) = parse_expressions(f"SELECT (\n{step.expression}\n)")
         tree = _over(tree, {name: found for name, (_, found) in known.items()})
         if isinstance(step, Filter):
-            filters |= {written(part) for part in _parts(tree)}
+            filters |= {write_sql(part) for part in _parts(tree)}
         else:
-            known[same_name(step.name)] = step.name, _derived(step, tree)
-    columns = {name: written(_bare(tree)) for name, tree in known.values()}
+            known[same_name(step.name)] = step.name, _derived_tree(step, tree)
+    columns = {name: write_sql(_bare(tree)) for name, tree in known.values()}
     return Inlined(tuple(sorted(filters)), MappingProxyType(columns))
 
 
-def spelled_once(text: str) -> str:
+def normalize_expression(text: str) -> str:
     """Return a SQL expression in the parser's spelling; unchanged where the parser reads none."""
     with suppress(RecursionError, NotSql, duckdb.Error):
-        return ", ".join(written(tree) for tree in parsed(f"SELECT (\n{text}\n)"))
+        return ", ".join(write_sql(tree) for tree in parse_expressions(f"SELECT (\n{text}\n)"))
     return text
 
 
@@ -82,7 +90,7 @@ class _Unfit(Exception):
     """A field of a derived column, which cannot be written out."""
 
 
-def _derived(step: Derive, tree: Node) -> Node:
+def _derived_tree(step: Derive, tree: Node) -> Node:
     """Return a derived column's tree as other steps see it: with TRY around."""
     if tree["class"] == "COLUMN_REF" or tree["type"] == _TRY:
         return tree
@@ -134,7 +142,7 @@ def _named(node: Node, known: Mapping[str, Node]) -> Node:
 _DATABASE = re.compile(r"\.(duckdb|ddb|db|sqlite|sqlite3|db3)$", re.IGNORECASE)
 
 
-def address_of(source: Any, types: object, multiline: bool, encoding: str | None) -> str | None:
+def digest_address(source: Any, types: object, multiline: bool, encoding: str | None) -> str | None:
     """Return a digest of where a source is and how it is read; None for rows in memory."""
     if not isinstance(source, str | os.PathLike):
         return None
@@ -173,10 +181,10 @@ class Origin:
 
     def content(self, steps: Sequence[Step]) -> dict[str, Any]:
         """Return the table, its filters and the SQL of each column, as plain data for the canonical form."""
-        found = inlined(steps, [name for name, _ in self.columns])
+        found = inline_columns(steps, [name for name, _ in self.columns])
         table: dict[str, Any] = self._table()
         if self.parts:
-            table |= {"unit_of": list(map(spelled_once, self.parts)), "unit_timezone": self.timezone}
+            table |= {"unit_of": list(map(normalize_expression, self.parts)), "unit_timezone": self.timezone}
         if found is not None:
             return {"table": table, "where": list(found.filters), "columns": dict(found.columns)}
         told = [[s.name, s.expression] if isinstance(s, Derive) else s.expression for s in steps]
@@ -203,15 +211,15 @@ class Origin:
 
     def _table(self) -> dict[str, Any]:
         if self.how is not None:
-            made: dict[str, Any] = plain(_spelled(self.how))
+            made: dict[str, Any] = plain(_normalize_combination(self.how))
             return made
-        found: dict[str, Any] = {"name": self.title or self._of_path, "columns": dict(self.columns)}
+        found: dict[str, Any] = {"name": self.title or self._path_name, "columns": dict(self.columns)}
         if self.rows_digest is not None:
             found["sha256"] = self.rows_digest()
         return found | ({"dummy": dict(self.made_up)} if self.made_up else {})
 
     @property
-    def _of_path(self) -> str | None:
+    def _path_name(self) -> str | None:
         """The last part of a source's path, without private folders; None for rows in memory."""
         if not re.search(r"[./\\]", self.name):
             return None
@@ -220,8 +228,10 @@ class Origin:
         return last if database is None else f"{database}/{last}"
 
 
-def _spelled(how: Combination | Reached) -> Combination | Reached:
+def _normalize_combination(how: Combination | Reached) -> Combination | Reached:
     """Return a combination of tables with its SQL texts in one spelling."""
     if isinstance(how, PerUnit):
-        return replace(how, aggregates=tuple((name, spelled_once(text)) for name, text in how.aggregates))
+        return replace(
+            how, aggregates=tuple((name, normalize_expression(text)) for name, text in how.aggregates)
+        )
     return how

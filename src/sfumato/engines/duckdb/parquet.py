@@ -23,20 +23,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.connection import checked_out, connect, session_factory
+from sfumato.engines.duckdb.connection import check_out, connect, session_factory
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
 from sfumato.engines.duckdb.sanitized_columns import (
-    decoded,
-    described,
-    described_or_none,
+    decode_dictionary,
+    describe_relation,
     may_become_null,
     parts,
-    sanitized,
-    sanitized_schema,
+    sanitize,
+    sanitize_schema,
+    try_describe_relation,
     with_parts,
     within,
 )
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, open_database
 from sfumato.errors import EngineError
 from sfumato.query import sizes
 from sfumato.sql_text import identifier, literal
@@ -122,9 +122,9 @@ class ParquetFiles:
             EngineError: one is no Parquet file, or has other columns than the first.
         """
         session = session_factory(resources=self.resources)
-        with checked_out(resources=self.resources, leaves_nothing=True) as connection:
-            kinds = described_or_none(connection, self.relation)
-            told = self._told(kinds or ())
+        with check_out(resources=self.resources, leaves_nothing=True) as connection:
+            kinds = try_describe_relation(connection, self.relation)
+            told = self._read_footers(kinds or ())
             if kinds is None or told is None:
                 raise EngineError(
                     f"scan: {self.path!r} cannot be read as parquet, as it is empty, damaged or "
@@ -157,7 +157,7 @@ class ParquetFiles:
         first: dict[str, str] = {}
         for file in self.files:
             alone = f"read_parquet({literal(file)}, hive_partitioning = false)"
-            kinds = dict(described_or_none(connection, alone) or ())
+            kinds = dict(try_describe_relation(connection, alone) or ())
             first = first or kinds
             other = sorted(set(kinds.items()) ^ set(first.items()))
             if other or not kinds:
@@ -173,7 +173,9 @@ class ParquetFiles:
                     "one too. Rename the folder, or drop the column"
                 )
 
-    def _told(self, kinds: Sequence[tuple[str, str]]) -> tuple[frozenset[str], int, frozenset[str]] | None:
+    def _read_footers(
+        self, kinds: Sequence[tuple[str, str]]
+    ) -> tuple[frozenset[str], int, frozenset[str]] | None:
         """Return what Parquet footers tell: required columns, number of rows, and proven columns."""
         with suppress(pa.ArrowException, OSError, ValueError, RuntimeError):
             found = [pq.read_metadata(file) for file in self.files]
@@ -216,14 +218,17 @@ class ParquetFiles:
                             f"INSERT INTO {ROWS} ({into}) SELECT {values} FROM arriving"
                         ).fetchall()
 
-        return Source(self.path, *within(connection, ROWS, kinds), owned(connection), pending=load)
+        return Source(self.path, *within(connection, ROWS, kinds), open_database(connection), pending=load)
 
     def _partition(
         self, cursor: duckdb.DuckDBPyConnection, file: str, names: Sequence[str]
     ) -> dict[str, str]:
         """Return columns of a Parquet file that its folders' names give, as SQL."""
         own = {
-            name for name, _ in described(cursor, f"read_parquet({literal(file)}, hive_partitioning = false)")
+            name
+            for name, _ in describe_relation(
+                cursor, f"read_parquet({literal(file)}, hive_partitioning = false)"
+            )
         }
         absent = [name for name in names if name not in own]
         if not absent:
@@ -265,12 +270,12 @@ def _read(file: str, columns: Sequence[str]) -> Iterator[tuple[pa.Schema, Iterat
         plain = not any("." in name for name in schema.names) and set(columns) <= set(schema.names)
         read = list(columns) if plain else None
         kept = schema if read is None else pa.schema([f for f in schema if f.name in read])
-        kept = sanitized_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
+        kept = sanitize_schema(reduce(lambda s, i: s.set(i, _stored(s.field(i))), range(len(kept)), kept))
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in opened.iter_batches(sizes.PARQUET_ROWS, columns=read):
                 by_name: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
-                arrays = [sanitized(_decoded(by_name[f.name])) for f in kept]
+                arrays = [sanitize(_decode(by_name[f.name])) for f in kept]
                 yield pa.RecordBatch.from_arrays(arrays, schema=kept)
 
         yield kept, batches()
@@ -305,8 +310,8 @@ def _stored(field: pa.Field) -> pa.Field:
     return pa.field(field.name, _as_duckdb_reads(kind))
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    column = decoded(column) if pa.types.is_dictionary(column.type) else column
+def _decode(column: pa.Array) -> pa.Array:
+    column = decode_dictionary(column) if pa.types.is_dictionary(column.type) else column
     kind = _as_duckdb_reads(column.type)
     return column if kind == column.type else column.cast(kind)
 

@@ -18,8 +18,8 @@ from sfumato.dialect.linear_columns import linear_sql
 from sfumato.dialect.post_processing_sql import PostProcessing, ReleasedTable
 from sfumato.dialect.public_groups import PublicGroups
 from sfumato.dialect.syntax_tree import Node, in_scope, statements
-from sfumato.engines.duckdb.combined_rows import NOT_ARROW, sent
-from sfumato.engines.duckdb.connection import UTC, checked_out, closed
+from sfumato.engines.duckdb.combined_rows import NOT_ARROW, cast_for_arrow
+from sfumato.engines.duckdb.connection import UTC, check_out, check_out_closed
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
 from sfumato.engines.duckdb.resources import Resources
 from sfumato.engines.duckdb.source import Source
@@ -43,7 +43,7 @@ _TEXTS = (*NOT_ARROW, "UUID", "JSON")
 
 
 @dataclass(frozen=True)
-class Given:
+class InlineTable:
     """An inline table for the closed database of post-processing.
 
     Args:
@@ -55,7 +55,7 @@ class Given:
     texts: Mapping[str, str]
 
 
-def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.Table:
+def run_sql(sql: str, tables: Mapping[str, InlineTable], resources: Resources) -> pa.Table:
     """Return the result of post-processing SQL, which reaches its inline tables alone.
 
     Args:
@@ -67,7 +67,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
     """
     fields = [field for table in tables.values() for field in table.rows.schema]
     zones = [f.type.tz for f in fields if pa.types.is_timestamp(f.type) and f.type.tz]
-    with closed(zones[0] if zones else UTC, resources, locked=True) as connection:
+    with check_out_closed(zones[0] if zones else UTC, resources, locked=True) as connection:
         before = "as texts "
         while any(name.casefold().startswith(before) for name in tables):
             before = f"_{before}"
@@ -88,7 +88,7 @@ def computed(sql: str, tables: Mapping[str, Given], resources: Resources) -> pa.
         return connection.sql(sql).to_arrow_table()
 
 
-def rows_of(table: PublicTable) -> Given:
+def read_public_table(table: PublicTable) -> InlineTable:
     """Read a public table for post-processing.
 
     Raises:
@@ -97,21 +97,21 @@ def rows_of(table: PublicTable) -> Given:
     engine = _engine(table)
     found = engine.rows_after(Part(engine, table._steps, None))
     names = [name for name, _ in found.source.columns]
-    listed = ", ".join(sent(name, kind) for name, kind in _kinds(table.schema).items())
+    listed = ", ".join(cast_for_arrow(name, kind) for name, kind in _kinds(table.schema).items())
     source: Source | None = found.source
     while source is not None:
         with suppress(duckdb.Error, pa.ArrowException, OSError, UnicodeError), source.session() as session:
             source.load(session, names)
             rows = session.sql(f"SELECT {listed} FROM ({found.after(source.relation)})").to_arrow_table()
-            return Given(rows, _texts(table.schema))
+            return InlineTable(rows, _texts(table.schema))
         source = source.again(names) if source.again else None
     raise EngineError(f"the rows of the public table {found.source.name} cannot be read")
 
 
-def no_rows_of(table: PublicTable) -> Given:
+def empty_public_table(table: PublicTable) -> InlineTable:
     """Return a public table without rows, to check post-processing SQL on."""
     kinds = _kinds(table.schema)
-    return Given(empty(kinds), _texts(table.schema))
+    return InlineTable(empty(kinds), _texts(table.schema))
 
 
 def empty(kinds: Mapping[str, str]) -> pa.Table:
@@ -122,7 +122,7 @@ def empty(kinds: Mapping[str, str]) -> pa.Table:
         f"CAST(NULL AS {'VARCHAR' if kind in NOT_ARROW else kind}) AS {identifier(name)}"
         for name, kind in kinds.items()
     )
-    with checked_out() as connection:
+    with check_out() as connection:
         return connection.sql(f"SELECT {listed} WHERE false").to_arrow_table()
 
 
@@ -210,10 +210,10 @@ class PostProcessingSql:
             for table, (columns, _) in zip(outside.released, planned, strict=True)
         }
         self.text: str = " ".join(outside.sql.split())
-        tables = {name: Given(table, {}) for name, table in self._empty.items()}
-        tables |= {name: no_rows_of(table) for name, table in public.items()}
+        tables = {name: InlineTable(table, {}) for name, table in self._empty.items()}
+        tables |= {name: empty_public_table(table) for name, table in public.items()}
         with in_own_words(self._refused, duckdb.Error):
-            self.schema: Any = self._named(computed(outside.sql, tables, resources)).schema
+            self.schema: Any = self._named(run_sql(outside.sql, tables, resources)).schema
         if outside.columns is not None:
             of = (released for _, released in outside.columns)
             self.columns = tuple(zip(self.schema.names, of, strict=True))
@@ -229,7 +229,7 @@ class PostProcessingSql:
             seen.add(name.casefold())
 
     def _linear(
-        self, planned: Sequence[tuple[ReleasedColumns, Bars]], tables: Mapping[str, Given]
+        self, planned: Sequence[tuple[ReleasedColumns, Bars]], tables: Mapping[str, InlineTable]
     ) -> LinearSql | None:
         """Return the SQL with weights of released rows, where it computes columns from several of them."""
         if self.columns is not None or len(planned) > 1 or planned[0][1].sampling:
@@ -238,7 +238,7 @@ class PostProcessingSql:
         outputs = dict.fromkeys((*columns.numbers, *(name for name, *_ in table.intervals)))
         found = linear_sql(self.outside.sql, table.name, table.row, outputs | columns.ratios)
         with suppress(duckdb.Error):
-            return None if found is None or computed(found.sql, tables, self.resources) is None else found
+            return None if found is None or run_sql(found.sql, tables, self.resources) is None else found
         return None
 
     def content(self) -> dict[str, Any]:
@@ -257,18 +257,18 @@ class PostProcessingSql:
 
         Public tables are read first, so that no budget is spent where they cannot be.
         """
-        tables = {name: rows_of(table) for name, table in self.public.items()}
+        tables = {name: read_public_table(table) for name, table in self.public.items()}
         named = zip(self.outside.released, released, self.bars, strict=True)
         for table, release, bars in named:
             rows = with_intervals(release, table.intervals, bars, table.row)
-            tables[table.name] = Given(rows, {})
+            tables[table.name] = InlineTable(rows, {})
         if self.linear is not None:
             with suppress(duckdb.Error):
-                found = computed(self.linear.sql, tables, self.resources)
+                found = run_sql(self.linear.sql, tables, self.resources)
                 weights = found.select(self.linear.added).to_struct_array().combine_chunks()
                 return self._named(found.drop_columns(self.linear.added)), weights
         with in_own_words(self._failed, duckdb.Error):
-            found = computed(self.outside.sql, tables, self.resources)
+            found = run_sql(self.outside.sql, tables, self.resources)
         followed = self.columns is not None
         rows = found[self.outside.released[0].row].combine_chunks() if followed else None
         return self._named(found), rows
@@ -288,7 +288,7 @@ class PostProcessingSql:
         return (interval for table in self.outside.released for interval in table.intervals)
 
     def _refused(self, error: Exception) -> SqlError:
-        told, at = _told(error)
+        told, at = _parse_message(error)
         missing = re.match(r'Referenced column "?(.+?)"? (?:was )?not found', _first(told))
         if missing:
             hidden = {name for table in self.outside.released for name in table.unnamed}
@@ -303,7 +303,7 @@ class PostProcessingSql:
         return self.outside.refuse(at, f"computing with the released table: {_first(told)}")
 
     def _failed(self, error: Exception) -> SqlError:
-        told, at = _told(error)
+        told, at = _parse_message(error)
         return self.outside.refuse(
             at,
             f"computing with the noisy numbers failed: {_first(told)}. `.released` of this release "
@@ -311,11 +311,13 @@ class PostProcessingSql:
         )
 
 
-def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources: Resources) -> pa.Table:
+def read_public_groups(
+    groups: PublicGroups, tables: Mapping[str, PublicTable], resources: Resources
+) -> pa.Table:
     """Read the groups of a public table that a query names.
 
     Args:
-        asked: what they are.
+        groups: what they are.
         tables: public tables by name.
         resources: what DuckDB may take of the machine.
     Raises:
@@ -323,24 +325,26 @@ def groups_of(asked: PublicGroups, tables: Mapping[str, PublicTable], resources:
         EngineError: a public table cannot be read.
     """
 
-    before = f"SELECT {', '.join(map(identifier, asked.columns))} FROM ("
+    before = f"SELECT {', '.join(map(identifier, groups.columns))} FROM ("
 
     def refused(error: Exception) -> SqlError:
-        told, at = _told(error)
-        return asked.refuse(f"the groups of the public table: {_first(told)}", at - len(before.encode()))
+        told, at = _parse_message(error)
+        return groups.refuse(f"the groups of the public table: {_first(told)}", at - len(before.encode()))
 
-    text = f"{before}{asked.sql}) AS groups LIMIT {MAX_GROUPS + 1}"
+    text = f"{before}{groups.sql}) AS groups LIMIT {MAX_GROUPS + 1}"
     with in_own_words(refused, duckdb.Error):
-        computed(text, {name: no_rows_of(tables[name]) for name in asked.public}, resources)
-    rows = {name: rows_of(tables[name]) for name in asked.public}
+        run_sql(text, {name: empty_public_table(tables[name]) for name in groups.public}, resources)
+    rows = {name: read_public_table(tables[name]) for name in groups.public}
     with in_own_words(refused, duckdb.Error):
-        found = computed(text, rows, resources)
+        found = run_sql(text, rows, resources)
     if found.num_rows > MAX_GROUPS:
-        raise asked.refuse(f"the public table has more than {MAX_GROUPS:,} groups, but all of them are shown")
+        raise groups.refuse(
+            f"the public table has more than {MAX_GROUPS:,} groups, but all of them are shown"
+        )
     return found
 
 
-def columns_of(plan: Plan, columns: Schema) -> ReleasedColumns:
+def released_columns(plan: Plan, columns: Schema) -> ReleasedColumns:
     """Return the columns that a plan releases to post-processing SQL.
 
     Args:
@@ -371,7 +375,7 @@ def _empty(columns: ReleasedColumns, table: ReleasedTable) -> pa.Table:
     return pa.schema(types.items()).empty_table()
 
 
-def _told(error: Exception) -> tuple[dict[str, str], int]:
+def _parse_message(error: Exception) -> tuple[dict[str, str], int]:
     """Return DuckDB's message about post-processing SQL, and the byte of the error or -1."""
     text = str(error)
     try:
@@ -382,5 +386,5 @@ def _told(error: Exception) -> tuple[dict[str, str], int]:
     return told, int(position) if position.isdigit() and len(position) < 10 else -1
 
 
-def _first(told: Mapping[str, str]) -> str:
-    return str(told.get("exception_message", "")).partition("\n")[0].rstrip(".")
+def _first(messages: Mapping[str, str]) -> str:
+    return str(messages.get("exception_message", "")).partition("\n")[0].rstrip(".")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.duckdb.ordering import order_by
-from sfumato.engines.duckdb.sanitized_columns import without_views
+from sfumato.engines.duckdb.sanitized_columns import replace_views
 from sfumato.engines.duckdb.sources import NO_ARROW
 from sfumato.errors import QueryError
 from sfumato.measurements.int128_array import arrow_column
@@ -70,16 +70,16 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_one(kind) for is_one in texts)
 
 
-def _changed(name: str, typed: str, given: pa.DataType, column: Column) -> str:
+def _changes_sql(name: str, typed: str, key_type: pa.DataType, column: Column) -> str:
     """Write the condition that a public key changes its value in the type of its column."""
     changed = f"{name} IS NOT NULL AND {typed} IS NULL"
     if column.kind.numeric:
         # A float in fewer digits is the number that both are written as, such as 0.1.
         as_texts = f"CAST({name} AS VARCHAR) <> CAST({typed} AS VARCHAR)"
-        whole = pa.types.is_integer(given) or (pa.types.is_decimal(given) and given.scale == 0)
+        whole = pa.types.is_integer(key_type) or (pa.types.is_decimal(key_type) and key_type.scale == 0)
         number = "HUGEINT" if whole else "DOUBLE"
         changed += f" OR ({as_texts} AND TRY_CAST({name} AS {number}) <> TRY_CAST({typed} AS {number}))"
-    if column.type_name == "DATE" and pa.types.is_timestamp(given):
+    if column.type_name == "DATE" and pa.types.is_timestamp(key_type):
         changed += f" OR {typed} <> {name}"
     return changed
 
@@ -88,7 +88,7 @@ def typed_keys(
     session: duckdb.DuckDBPyConnection, keys: Sequence[str], table: pa.Table, schema: Schema
 ) -> pa.Table:
     """Return public keys with the key columns' types, sorted."""
-    table = pa.table([without_views(column) for column in table.columns], table.column_names)
+    table = pa.table([replace_views(column) for column in table.columns], table.column_names)
     try:
         session.register("given", table)
     except duckdb.Error:
@@ -107,7 +107,7 @@ def typed_keys(
             )
         casts.append(f"TRY_CAST({name} AS {column.type_name})")
         odd.append(
-            f"min(CASE WHEN {_changed(name, casts[-1], given, column)} THEN CAST({name} AS VARCHAR) END)"
+            f"min(CASE WHEN {_changes_sql(name, casts[-1], given, column)} THEN CAST({name} AS VARCHAR) END)"
         )
     # One statement, as each costs a small release more than its rows do.
     query = f"SELECT {', '.join([*casts, *odd])} FROM given GROUP BY {', '.join(casts)} {order_by(['ALL'])}"

@@ -63,13 +63,13 @@ class Resources:
 DEFAULTS = Resources()
 
 
-def checked_resources(memory_limit: object, threads: object, temp_directory: object) -> Resources:
+def check_resources(memory_limit: object, threads: object, temp_directory: object) -> Resources:
     """Return checked limits of memory, threads and spill folder; None leaves one to the machine.
 
     Raises:
         ParameterError: an amount is none, or too small; the folder is not there or not to be written to.
 
-    >>> checked_resources("4GB", 2, None)
+    >>> check_resources("4GB", 2, None)
     Resources(memory_bytes=4000000000, threads=2, temp_directory=None)
     """
     return Resources(
@@ -176,7 +176,7 @@ _numbers = itertools.count()
 _kept: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def spill_inside(folder: str | None) -> None:
+def set_spill_folder(folder: str | None) -> None:
     """Make this process's spill folder in a folder that somebody else empties.
 
     Args:
@@ -195,7 +195,7 @@ def spill_folder(within: str | None = None) -> str:
     """Return this process's spill folder, made if it is not there, after a check of its owner.
 
     Args:
-        within: the folder that it is in; None for that of temporary files, or the one of `spill_inside`.
+        within: the folder that it is in; None for that of temporary files, or the one of `set_spill_folder`.
     Raises:
         EngineError: something else stands in its place, or none can be made.
     """
@@ -214,7 +214,7 @@ def spill_folder(within: str | None = None) -> str:
             mine.opened = None  # its number is another file's soon, should the next line raise
             mine = _mine[within] = _made(_new(within), mine.path)
         found = os.lstat(mine.path)
-        if not stat.S_ISDIR(found.st_mode) or not _own(found):
+        if not stat.S_ISDIR(found.st_mode) or not _is_process_local(found):
             raise EngineError(
                 f"the folder for temporary files, {mine.path!r}, was replaced by another. Set "
                 "TMPDIR, or temp_directory, to a folder that only you can write to"
@@ -259,7 +259,7 @@ def sweep_spill_folders(within: str | None = None) -> None:
         except OSError:  # gone, a link, or somebody else's
             continue
         try:
-            if _own(os.fstat(opened)):
+            if _is_process_local(os.fstat(opened)):
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # One that was cleared away, and made again, has the name now, and a lock of its own.
                 if os.path.samestat(os.fstat(opened), os.lstat(path)):
@@ -294,7 +294,7 @@ def _remove() -> None:
         sweep_spill_folders(within)
 
 
-def _own(found: os.stat_result) -> bool:
+def _is_process_local(found: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or found.st_uid == os.getuid()
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.expressions.texts import MAX_HELD
-from sfumato.engines.duckdb.expressions.validation import LONGEST, ValidatedExpression, validated
+from sfumato.engines.duckdb.expressions.validation import LONGEST, ValidatedExpression, validate
 from sfumato.engines.duckdb.source import Source, check_names
 from sfumato.errors import QueryError, in_own_words
 from sfumato.query.schema import FLOATS, INTEGERS, Column, Derive, Filter, Kind, Schema, Step
@@ -60,7 +60,7 @@ class Steps:
         key = tuple(steps)
         known = next((n for n in range(len(key), -1, -1) if key[:n] in self._schemas), None)
         if known is None:
-            self._schemas[()], known = self._declared(), 0
+            self._schemas[()], known = self._declare_columns(), 0
         if known < len(key):
             self._check_number(key)  # before hundreds are validated
         for n in range(known, len(key)):  # in no call within a call: Python has 1,000
@@ -73,13 +73,13 @@ class Steps:
 
     def total(self, steps: Sequence[Step]) -> list[Step]:
         """Return row steps with their expressions in the safe form."""
-        pairs = zip(steps, self.validated(steps), strict=True)
+        pairs = zip(steps, self.validate(steps), strict=True)
         return [
             replace(step, expression=one.text if isinstance(step, Derive) else one.condition)
             for step, one in pairs
         ]
 
-    def validated(self, steps: Sequence[Step]) -> list[ValidatedExpression]:
+    def validate(self, steps: Sequence[Step]) -> list[ValidatedExpression]:
         """Return the validated expression of each row step."""
         self.schema(steps)
         return [self._validated[tuple(steps[: i + 1])] for i in range(len(steps))]
@@ -100,22 +100,22 @@ class Steps:
                 "one after another. Combine several into one expression"
             )
 
-    def _declared(self) -> Schema:
+    def _declare_columns(self) -> Schema:
         source = self._source
         check_names([name for name, _ in source.columns])
-        return {name: column_of(kind, name not in source.complete) for name, kind in source.columns}
+        return {name: make_column(kind, name not in source.complete) for name, kind in source.columns}
 
     @in_own_words()
     def _after(self, before: tuple[Step, ...], step: Step) -> Schema:
         schema = dict(self.schema(before))
         where = "with_columns" if isinstance(step, Derive) else "filter"
-        one = self._validated[*before, step] = validated(where, step.expression, schema)
+        one = self._validated[*before, step] = validate(where, step.expression, schema)
         self._measure(where, before, step, one)
         if isinstance(step, Filter):
             return schema | {name: replace(schema[name], missing=False) for name in one.complete}
         # Names are equal whatever their case, so this may stand in the place of another.
         kept = {n: c for n, c in schema.items() if n.casefold() != step.name.casefold()}
-        return kept | {step.name: column_of(one.type_name, one.missing)}
+        return kept | {step.name: make_column(one.type_name, one.missing)}
 
     def _measure(self, where: str, before: tuple[Step, ...], step: Step, one: ValidatedExpression) -> None:
         """Refuse a row step whose expression takes too much, by itself or with those before it.
@@ -143,7 +143,7 @@ class Steps:
         self._sizes[*before, step] = sizes | own
 
 
-def stepped(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
+def apply_steps(relation: str, steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Return a SELECT of a relation after row steps: filters and derived columns.
 
     Expressions are safe, and conditions as `ValidatedExpression` writes them; TRY is a second wall,
@@ -173,7 +173,7 @@ _OPAQUE = (
 )  # fmt: skip
 
 
-def column_of(type_name: str, missing: bool) -> Column:
+def make_column(type_name: str, missing: bool) -> Column:
     """Return the schema's column for a DuckDB type."""
     if type_name.endswith("]") or type_name.startswith(_OPAQUE):  # also DECIMAL(9,2)[]
         kind = Kind.OPAQUE

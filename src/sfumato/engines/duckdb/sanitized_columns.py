@@ -2,7 +2,7 @@
 
 DuckDB stops, and may even close the whole database, on text that is not UTF-8, on times that a calendar or
 a clock does not have, and on times whose unit it cannot convert. Whether one row holds such a value must
-not show. Two layers see to it: `sanitized` on Arrow, where converting to DuckDB's types would already raise,
+not show. Two layers see to it: `sanitize` on Arrow, where converting to DuckDB's types would already raise,
 and `within_types` in SQL, which every source passes. Both go into lists, structs and maps.
 """
 
@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from sfumato.engines.duckdb.connection import checked_out
+from sfumato.engines.duckdb.connection import check_out
 from sfumato.errors import in_own_words
 from sfumato.query.schema import FLOATS
 from sfumato.sql_text import identifier, literal
@@ -37,10 +37,10 @@ _ENUM = re.compile(r"""("(?:[^"]|"")*")|\bENUM\((?:'(?:[^']|'')*'(?:, )?)*\)""")
 
 
 @lru_cache(1 << 10)
-def parts_of(kind: str) -> list[tuple[str, str]]:
+def list_nested_types(kind: str) -> list[tuple[str, str]]:
     """Return names and types of what a nested DuckDB type holds; of a list or an array its elements alone."""
     # `duckdb.sqltype` asks the default connection, which belongs to whoever runs the process.
-    with checked_out(leaves_nothing=True) as connection:
+    with check_out(leaves_nothing=True) as connection:
         parts = connection.sqltype(kind).children
     return [(field, str(of)) for field, of in parts[: 1 if kind.endswith("]") else None]]
 
@@ -77,7 +77,7 @@ def within_nested(
     if not is_nested(kind):
         value = within(name, kind)
         return value if kind in FLOATS else value and f"CASE WHEN {value} IS NOT NULL THEN {name} END"
-    children = parts_of(kind)
+    children = list_nested_types(kind)
     one = identifier(f"each{depth}")
     if kind.startswith("MAP(") and not kind.endswith("]"):
         parts = [f"{one}.key", f"{one}.value"]
@@ -117,7 +117,7 @@ def with_parts(kind: pa.DataType, fields: list[pa.Field]) -> pa.DataType:
     return pa.struct(fields) if made is None else made(*fields)
 
 
-def without_equal_keys(column: pa.MapArray, keys: pa.Array) -> pa.MapArray:
+def drop_duplicate_keys(column: pa.MapArray, keys: pa.Array) -> pa.MapArray:
     """Return a column of maps with NULL for those in which a key is twice, or missing.
 
     DuckDB reads no such map, where Spark and Parquet have them.
@@ -263,15 +263,17 @@ def _within(name: str, kind: str, check_text: bool) -> str | None:
     return None
 
 
-def described(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]]:
+def describe_relation(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]]:
     """Return names and types of the columns of a relation; no row is read."""
     return [(row[0], row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()]
 
 
-def described_or_none(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[str, str]] | None:
+def try_describe_relation(
+    connection: duckdb.DuckDBPyConnection, relation: str
+) -> list[tuple[str, str]] | None:
     """Return names and types of the columns of a relation; None where it cannot be read."""
     with suppress(Exception), in_own_words():
-        return described(connection, relation)
+        return describe_relation(connection, relation)
     return None
 
 
@@ -287,24 +289,24 @@ def within(
     """Return SQL behind FROM with sanitized columns, and their names and types."""
     inside = within_types(relation, kinds, check_text=check_text, decoded=decoded, proven=proven)
     same = inside == relation or all(_KEPT.fullmatch(kind) for _, kind in kinds)
-    return inside, list(kinds) if same else described(connection, inside)
+    return inside, list(kinds) if same else describe_relation(connection, inside)
 
 
-def sanitized_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+def sanitize_table(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return an Arrow table with some columns sanitized, by name."""
-    for i, (field, stays) in enumerate(zip(sanitized_schema(table.schema), table.schema, strict=True)):
+    for i, (field, stays) in enumerate(zip(sanitize_schema(table.schema), table.schema, strict=True)):
         if field.name in columns and _needs_care(stays.type):
-            chunks = [sanitized(chunk) for chunk in table.column(i).chunks]
+            chunks = [sanitize(chunk) for chunk in table.column(i).chunks]
             table = table.set_column(i, field, pa.chunked_array(chunks, field.type))
     return table
 
 
-def sanitized_schema(schema: pa.Schema) -> pa.Schema:
+def sanitize_schema(schema: pa.Schema) -> pa.Schema:
     """Return the types of a schema's sanitized columns."""
-    return pa.schema([field.with_type(sanitized(pa.nulls(0, field.type)).type) for field in schema])
+    return pa.schema([field.with_type(sanitize(pa.nulls(0, field.type)).type) for field in schema])
 
 
-def sanitized(column: pa.Array, *, within: bool = False) -> pa.Array:
+def sanitize(column: pa.Array, *, within: bool = False) -> pa.Array:
     """Return a sanitized Arrow column, which DuckDB reads as the same type whatever is in it.
 
     Views become texts and bytes with offsets. Text that is not UTF-8 is NULL, also inside of a list, struct
@@ -316,42 +318,42 @@ def sanitized(column: pa.Array, *, within: bool = False) -> pa.Array:
         within: whether it is a part of nested values: then values are written out in place of codes, as
             DuckDB stops at lists of these where the first 2,048 are empty.
 
-    >>> sanitized(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
+    >>> sanitize(pa.array([b"a", b"\\xff"]).view(pa.string())).to_pylist()
     ['a', None]
     """
     kind = column.type
     if within and pa.types.is_dictionary(kind):
-        return sanitized(decoded(column), within=True)
+        return sanitize(decode_dictionary(column), within=True)
     if not _needs_care(kind):
         return column
     if isinstance(column, pa.ExtensionArray):
-        storage = sanitized(column.storage)
+        storage = sanitize(column.storage)
         if isinstance(kind, pa.JsonType):
             kind = pa.json_(storage.type)
         return pa.ExtensionArray.from_storage(kind, storage) if storage.type == kind.storage_type else storage
     if pa.types.is_dictionary(kind):
-        return _sanitized_dictionary(column)
+        return _sanitize_dictionary(column)
     if pa.types.is_run_end_encoded(kind):
-        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, sanitized(column.values))
+        runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, sanitize(column.values))
         return runs.slice(column.offset, len(column))
     if _coarse(kind):
         return _fitting(column)
     if kind.num_fields:
-        return _sanitized_nested(column)
-    column = without_views(column)
+        return _sanitize_nested(column)
+    column = replace_views(column)
     return column if _is_utf8(column) else pa.concat_arrays([*_without_bad_text(column)])
 
 
-def _sanitized_nested(column: pa.Array) -> pa.Array:
+def _sanitize_nested(column: pa.Array) -> pa.Array:
     column = pa.concat_arrays([column])  # what is left of others in a slice is no value of it
     kind = column.type
     if pa.types.is_map(kind):
-        column = without_equal_keys(column, sanitized(column.keys, within=True))
+        column = drop_duplicate_keys(column, sanitize(column.keys, within=True))
         arrays = [column.keys, column.items]
     else:
         is_struct = pa.types.is_struct(kind)
         arrays = [column.field(i) for i in range(kind.num_fields)] if is_struct else [column.values]
-    arrays = [sanitized(array, within=True) for array in arrays]
+    arrays = [sanitize(array, within=True) for array in arrays]
     fields = [field.with_type(of.type) for field, of in zip(parts(kind), arrays, strict=True)]
     kind, absent = with_parts(kind, fields), column.is_null()
     if pa.types.is_struct(kind):
@@ -363,17 +365,17 @@ def _sanitized_nested(column: pa.Array) -> pa.Array:
     return lists.from_arrays(*places, *arrays, type=kind, mask=absent)
 
 
-def decoded(column: pa.DictionaryArray) -> pa.Array:
+def decode_dictionary(column: pa.DictionaryArray) -> pa.Array:
     """Return the values of a dictionary in the places of their codes."""
     values = column.dictionary
     # Under a NULL a code may stand for nothing.
     import pyarrow.compute as pc
 
     codes = pc.if_else(pc.less(column.indices, len(values)), column.indices, None)
-    return without_views(values).take(codes)
+    return replace_views(values).take(codes)
 
 
-def without_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def replace_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return a column of texts or bytes with offsets in place of views; any other one as it is."""
     return column.cast(VIEWS[column.type]) if column.type in VIEWS else column
 
@@ -400,8 +402,8 @@ def _needs_care(kind: pa.DataType) -> bool:
     return _is_text(kind) or kind in VIEWS or _coarse(kind)
 
 
-def _sanitized_dictionary(column: pa.DictionaryArray) -> pa.Array:
-    values = sanitized(column.dictionary)
+def _sanitize_dictionary(column: pa.DictionaryArray) -> pa.Array:
+    values = sanitize(column.dictionary)
     if values is column.dictionary:
         return column
     valid = values.is_valid().take(column.indices)

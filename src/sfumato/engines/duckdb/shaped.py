@@ -13,12 +13,12 @@ from math import ceil, floor
 import duckdb
 import numpy as np
 
-from sfumato.dialect.syntax_tree import said
-from sfumato.engines.duckdb.combined_rows import Rows, fresh_name, is_copied, moved, source_of
-from sfumato.engines.duckdb.connection import UTC, closed, session_factory
-from sfumato.engines.duckdb.ordering import compared, copy_number, order_by, peers, row_identity
+from sfumato.dialect.syntax_tree import first_line_of_error
+from sfumato.engines.duckdb.combined_rows import Rows, copy_result, fresh_name, is_copied, make_source
+from sfumato.engines.duckdb.connection import UTC, check_out_closed, session_factory
+from sfumato.engines.duckdb.ordering import comparable_sql, copy_number, order_by, peers, row_identity
 from sfumato.engines.duckdb.resources import Resources
-from sfumato.engines.duckdb.sanitized_columns import described, within_types
+from sfumato.engines.duckdb.sanitized_columns import describe_relation, within_types
 from sfumato.engines.duckdb.source import Source
 from sfumato.engines.duckdb.unit_aggregates import unit_aggregate
 from sfumato.errors import EngineError, QueryError, in_own_words
@@ -147,12 +147,12 @@ _OF_VALUES = ("first_value", "last_value", "nth_value")
 _SHARES = ("percent_rank", "cume_dist")
 
 
-def selected(how: Select, part: Rows, resources: Resources) -> Source:
+def select_columns(how: Select, part: Rows, resources: Resources) -> Source:
     """Return the source of a SELECT of renamed columns of a table."""
     columns = ", ".join(f"{identifier(old)} AS {identifier(new)}" for old, new in how.columns)
     names = dict(how.columns)
     unique = tuple(names[n] for n in part.unique) if set(part.unique) <= names.keys() else ()
-    return source_of(
+    return make_source(
         lambda rows: f"SELECT {columns} FROM ({rows[0]}) AS part",
         [part],
         {new: part.schema[old] for old, new in how.columns},
@@ -164,14 +164,14 @@ def selected(how: Select, part: Rows, resources: Resources) -> Source:
 def looked_up(how: IsIn, part: Rows, other: Rows, resources: Resources) -> Source:
     """Return the source of a table with a column for `x IN (SELECT ...)` of a public table."""
     (of,) = other.schema
-    here, there = compared(how.column, part.schema), compared(of, other.schema)
+    here, there = comparable_sql(how.column, part.schema), comparable_sql(of, other.schema)
 
     def text(rows: Sequence[str]) -> str:
         found = f"{here} IN (SELECT {there} FROM ({rows[1]}) AS other)"
         return f"SELECT *, ({found}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
 
     schema = part.schema | {how.name: Column(Kind.BOOLEAN, "BOOLEAN")}
-    return source_of(text, [part, other], schema, resources, part.unique)
+    return make_source(text, [part, other], schema, resources, part.unique)
 
 
 def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) -> Source:
@@ -183,10 +183,10 @@ def with_value(how: WithValue, part: Rows, other: Rows, resources: Resources) ->
         return f"SELECT *, ({value}) AS {identifier(how.name)} FROM ({rows[0]}) AS part"
 
     schema = part.schema | {how.name: replace(column, missing=True)}
-    return source_of(text, [part, other], schema, resources, part.unique)
+    return make_source(text, [part, other], schema, resources, part.unique)
 
 
-def windowed(
+def add_window_columns(
     how: Window, part: Rows, resources: Resources, column_of: Callable[[str, bool], Column]
 ) -> Source:
     """Return the source of a table with window functions over each unit's rows."""
@@ -212,7 +212,7 @@ def windowed(
         whose = f"FROM ({rows[0]}) AS part WHERE {identifier(unit)} IS NOT NULL"
         return f"SELECT {own}, {', '.join(outputs)} FROM (SELECT {inner} {whose}) AS part"
 
-    return source_of(text, [part], schema, resources, part.unique)
+    return make_source(text, [part], schema, resources, part.unique)
 
 
 def _placed(call: WindowCall) -> bool:
@@ -224,9 +224,12 @@ def _call(
     call: WindowCall, held: str, unit: str, schema: Schema, copies: Sequence[str]
 ) -> tuple[dict[str, str], str, str]:
     """Return the row values, the SQL and the type of one window function."""
-    by = [compared(name, schema) for name in (unit, *call.by)]
-    order = [f"{compared(one.column, schema)} {one.direction}" for one in call.order]
-    apart = [*row_identity(schema, [*by, *(compared(one.column, schema) for one in call.order)]), *copies]
+    by = [comparable_sql(name, schema) for name in (unit, *call.by)]
+    order = [f"{comparable_sql(one.column, schema)} {one.direction}" for one in call.order]
+    apart = [
+        *row_identity(schema, [*by, *(comparable_sql(one.column, schema) for one in call.order)]),
+        *copies,
+    ]
     total = order_by(apart, order) if order or apart else ""
     frame, values = _frame(call, held, schema)
     if any(call.distances):
@@ -256,7 +259,7 @@ def _frame(call: WindowCall, held: str, schema: Schema) -> tuple[str, dict[str, 
     for i, distance in enumerate(call.distances):
         if distance is not None:
             key = call.order[0]
-            column, kind = compared(key.column, schema), schema[key.column].type_name
+            column, kind = comparable_sql(key.column, schema), schema[key.column].type_name
             down, name = key.direction.startswith("DESC"), f"{held}_{'end' if i else 'start'}"
             end, far = frame_end(ends[i], distance, kind, column, bool(i), down)
             ends[i] = end.format(name)
@@ -264,7 +267,7 @@ def _frame(call: WindowCall, held: str, schema: Schema) -> tuple[str, dict[str, 
     return f"{call.unit} BETWEEN {ends[0]} AND {ends[1]}", values
 
 
-def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
+def compute_public_source(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Source:
     """Return the source of SQL on public tables, computed once in a closed database.
 
     Times are read in the time zone of the first table's sessions, as its own steps read them.
@@ -284,18 +287,18 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
         if is_copied(session, copy):
             return
-        with closed(timezone, resources) as here:
+        with check_out_closed(timezone, resources) as here:
             for name, part in parts.items():
                 with in_own_words(), part.source.session() as there:
                     part.source.load(there, [column for column, _ in part.source.columns])
                     # In one order: LIMIT, or an aggregate, may leave open which rows are meant.
                     rows = f"FROM ({part.after(part.source.relation)}) {order_by(row_identity(part.schema))}"
-                    moved(there, rows, here, identifier(name), _typed(part))
+                    copy_result(there, rows, here, identifier(name), _typed(part))
             with in_own_words(_failed, duckdb.Error):
-                moved(here, f"SELECT * FROM {inside} AS part", session, copy, found)
+                copy_result(here, f"SELECT * FROM {inside} AS part", session, copy, found)
 
     with _empty(parts) as here:
-        found = described(here, f"{inside} AS part")
+        found = describe_relation(here, f"{inside} AS part")
     return Source(
         " and ".join(dict.fromkeys(source.name for source in sources)) or "the text",
         copy,
@@ -310,16 +313,16 @@ def computed(sql: str, parts: Mapping[str, Rows], resources: Resources) -> Sourc
 
 def _kinds(sql: str, parts: Mapping[str, Rows]) -> list[tuple[str, str]]:
     def refused(error: Exception) -> QueryError:
-        return QueryError(f"a SELECT of public tables: {said(error)}")
+        return QueryError(f"a SELECT of public tables: {first_line_of_error(error)}")
 
     with in_own_words(refused, duckdb.Error), _empty(parts) as here:
-        return described(here, f"({sql})")
+        return describe_relation(here, f"({sql})")
 
 
 @contextmanager
 def _empty(parts: Mapping[str, Rows]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Check out a closed database with empty public tables."""
-    with closed() as here:
+    with check_out_closed() as here:
         for name, part in parts.items():
             columns = ", ".join(f"{identifier(column)} {kind}" for column, kind in _typed(part))
             here.execute(f"CREATE TEMP TABLE {identifier(name)} ({columns})")
@@ -336,4 +339,4 @@ def _failed(error: Exception) -> EngineError:
             "a SELECT of public tables that stands for one value gives several rows. Use an "
             "aggregate, or ORDER BY and LIMIT 1"
         )
-    return EngineError(f"a SELECT of public tables failed: {said(error)}")
+    return EngineError(f"a SELECT of public tables failed: {first_line_of_error(error)}")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.connection import UTC
 from sfumato.engines.duckdb.resources import keep_open
-from sfumato.engines.duckdb.sanitized_columns import sanitized, sanitized_schema
+from sfumato.engines.duckdb.sanitized_columns import sanitize, sanitize_schema
 from sfumato.errors import EngineError, in_own_words
 from sfumato.sql_text import literal
 
@@ -93,7 +93,7 @@ class Source:
             self.pending(session, columns)
 
 
-def owned(
+def open_database(
     connection: duckdb.DuckDBPyConnection,
 ) -> Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]:
     """Return sessions of a database that holds the source's rows."""
@@ -131,21 +131,21 @@ def arriving(
 
 
 @contextmanager
-def declared_rows(
+def register_rows(
     connection: duckdb.DuckDBPyConnection, rows: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[None]:
     """Register batches of declared columns, sanitized, as the table `arriving`."""
-    schema = sanitized_schema(rows)
-    with arriving(connection, schema, (_as_declared(batch, schema) for batch in batches)):
+    schema = sanitize_schema(rows)
+    with arriving(connection, schema, (_cast_batch(batch, schema) for batch in batches)):
         yield
 
 
-def _as_declared(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
+def _cast_batch(batch: pa.RecordBatch, rows: pa.Schema) -> pa.RecordBatch:
     """Return a batch under the declared schema, sanitized.
 
     A time zone's name or a width of offsets may differ from what is declared.
     """
-    columns = [sanitized(c) for c in batch.columns]
+    columns = [sanitize(c) for c in batch.columns]
     columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, rows, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=rows)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PUBLIC_KEYS, BoundingSql
-from sfumato.engines.duckdb.distinct_values import known, numbered
+from sfumato.engines.duckdb.distinct_values import fill_matching_sizes, known
 from sfumato.engines.duckdb.resources import Resources, keep_open, spill_folder
 from sfumato.engines.duckdb.source import Source, one_snapshot
 from sfumato.errors import EngineError, in_own_words
@@ -57,7 +57,7 @@ class _End(suppress):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SourceQuery:
     """An exact query of a source, with its safe form and columns.
 
     Args:
@@ -83,14 +83,16 @@ class Reader:
         self._source, self._resources = source, resources
         self._running: duckdb.DuckDBPyConnection | None = None
 
-    def statistics(self, asked: Asked, batch_rows: int, salt: int | None = None) -> Iterator[pa.RecordBatch]:
+    def statistics(
+        self, query: SourceQuery, batch_rows: int, salt: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source, read again by Arrow where a value stops the first way."""
         salt, end = secrets.randbits(64) if salt is None else salt, _End()
-        rows = self._rows(asked, self._source, batch_rows, salt, end)
+        rows = self._rows(query, self._source, batch_rows, salt, end)
         # No group comes before all rows are read: nothing was given yet where a row stopped the reading.
         first = next(rows, None)
         if first is None and self._source.again is not None:
-            rows = self._rows(asked, self._source.again(asked.columns), batch_rows, salt, end)
+            rows = self._rows(query, self._source.again(query.columns), batch_rows, salt, end)
             first = next(rows, None)
         if first is None:
             raise self._stopped(end)
@@ -98,7 +100,7 @@ class Reader:
         yield from rows
 
     def _rows(
-        self, asked: Asked, source: Source, batch_rows: int, salt: int, end: _End
+        self, asked: SourceQuery, source: Source, batch_rows: int, salt: int, end: _End
     ) -> Iterator[pa.RecordBatch]:
         """Yield exact statistics of a source; nothing at all where reading it stops."""
         query = asked.query
@@ -109,21 +111,21 @@ class Reader:
                 return BoundingSql(asked.total, **options, salt=salt, known=sizes)
 
             lone = not query.keys and any(isinstance(s, DistinctMatched) for s in query.statistics)
-            sizes = known(session, query, written().rows_of) if lone else {}
+            sizes = known(session, query, written().distinct_rows) if lone else {}
             if sizes and len(sizes) == len(query.statistics):
                 given = True
-                yield numbered(None, query, sizes)
+                yield fill_matching_sizes(None, query, sizes)
             else:
                 for batch in batches(session, written(sizes).text(), batch_rows):
                     given = True
-                    yield numbered(batch, query, sizes)
+                    yield fill_matching_sizes(batch, query, sizes)
             ended = True
         if given and not ended:
             raise self._stopped(end)
 
     @contextmanager
     def _reading(
-        self, asked: Asked, source: Source
+        self, query: SourceQuery, source: Source
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
         """Open a session with a source's rows and public keys, and the options of its SQL.
 
@@ -133,31 +135,31 @@ class Reader:
         with source.session() as session:
             self._running = session
             session.execute(_PROGRESS)
-            keys = asked.query.public_keys
+            keys = query.query.public_keys
             if isinstance(keys, pa.Table):
                 session.register(PUBLIC_KEYS, keys.rename_columns([f"k{i}" for i in range(keys.num_columns)]))
             with one_snapshot():
-                source.load(session, asked.columns)
+                source.load(session, query.columns)
             options = {
                 "relation": source.relation_in(session),
-                "columns": list(asked.given),
-                "schema": asked.schema,
+                "columns": list(query.given),
+                "schema": query.schema,
                 "rows": source.rows,
-                "combined": asked.combined,
+                "combined": query.combined,
             }
             yield session, options
 
-    def contributions(self, asked: Asked, wanted: Contributions) -> Contributed:
+    def contributions(self, query: SourceQuery, wanted: Contributions) -> Contributed:
         """Return what a source's units contribute to groups under many limits, exactly."""
         from sfumato.engines.duckdb.analysis_sql import ContributionsSql
         from sfumato.guidance.unit_contributions import Contributed
 
-        wanted, again = replace(wanted, exact=asked.total), self._source.again
+        wanted, again = replace(wanted, exact=query.total), self._source.again
         ways: list[Callable[[], Source]] = [lambda: self._source]
-        ways += [] if again is None else [lambda: again(asked.columns)]
+        ways += [] if again is None else [lambda: again(query.columns)]
         end = _End()
         for way in ways:
-            with end, in_own_words(), self._reading(asked, way()) as (session, options):
+            with end, in_own_words(), self._reading(query, way()) as (session, options):
                 text = ContributionsSql(wanted, **options, salt=0).text()
                 return Contributed.of_columns(wanted, session.sql(text).to_arrow_table())
         raise self._stopped(end)

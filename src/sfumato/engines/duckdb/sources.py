@@ -28,7 +28,7 @@ from sfumato.engines.duckdb.arrow_sources import (
     open_relation,
     open_stream,
 )
-from sfumato.engines.duckdb.connection import checked_out, connect, session_factory
+from sfumato.engines.duckdb.connection import check_out, connect, session_factory
 from sfumato.engines.duckdb.databases import (
     SQLITE_SCHEME,
     Stored,
@@ -46,17 +46,22 @@ from sfumato.engines.duckdb.file_paths import (
     as_paths,
     database,
     ending,
-    files_of,
+    find_files,
     is_address,
 )
 from sfumato.engines.duckdb.parquet import ParquetFiles
 from sfumato.engines.duckdb.resources import DEFAULTS, Resources
-from sfumato.engines.duckdb.sanitized_columns import described, may_become_null, sanitized_table, within
-from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, owned
+from sfumato.engines.duckdb.sanitized_columns import (
+    describe_relation,
+    may_become_null,
+    sanitize_table,
+    within,
+)
+from sfumato.engines.duckdb.source import ROWS, Source, check_names, no_rows, open_database
 from sfumato.engines.duckdb.text_files import open_csv, open_json
-from sfumato.engines.duckdb.text_lines import checked_encoding
+from sfumato.engines.duckdb.text_lines import check_encoding
 from sfumato.errors import EngineError, QueryError, in_own_words, nearest, shown, with_article
-from sfumato.files import whole_source
+from sfumato.files import resolve_source_path
 from sfumato.query.schema import FLOATS
 from sfumato.query.tables.dummy_rows import DummyRows
 from sfumato.sql_text import identifier, literal
@@ -68,7 +73,7 @@ _TEXTUAL = (
 )
 
 
-def of_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
+def from_pandas(frame: Any, names: Sequence[str]) -> tuple[pa.Table, list[str]]:
     """Return a pandas frame's rows as Arrow, and its object columns, which are read as text.
 
     Such are columns of dtype object (and categories of objects): each value by itself is text, NULL where
@@ -161,14 +166,14 @@ class Fields:
 
 
 @lru_cache(maxsize=256)
-def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Resources) -> ReadAs:
+def read_options(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Resources) -> ReadAs:
     """Return how DuckDB reads an Arrow source with these fields, some of them cast.
 
     Raises:
         EngineError: it cannot.
     """
     schema = fields.schema
-    with checked_out(resources=resources) as session:
+    with check_out(resources=resources) as session:
         if not _readable(session, schema):
             for one in schema:
                 if not _readable(session, pa.schema([one])):
@@ -178,7 +183,7 @@ def of_fields(fields: Fields, casts: tuple[tuple[str, str], ...], resources: Res
                     )
         session.register(ROWS, no_rows(schema))
         relation = _cast(ROWS, schema.names, dict(casts))
-        relation, columns = within(session, relation, described(session, relation))
+        relation, columns = within(session, relation, describe_relation(session, relation))
     return ReadAs(relation, tuple(columns), _complete(schema, columns))
 
 
@@ -260,7 +265,7 @@ def open_source(
         said = "encoding=" if multiline else "multiline=False"
         raise QueryError(f"{said} is for CSV. Leave it out for other sources")
     if (paths := as_paths(source)) is not None:
-        return _open_paths(paths, types, multiline, checked_encoding(encoding), resources)
+        return _open_paths(paths, types, multiline, check_encoding(encoding), resources)
     if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
         return _open_pandas(source, types, resources)
     column_types.refuse_types(types, with_article(type(source).__name__))
@@ -275,7 +280,7 @@ def open_source(
         return _open_arrow("Arrow batch", pa.Table.from_batches([source]), resources=resources)
     match type(source).__module__.partition(".")[0], type(source).__name__:
         case "polars", "LazyFrame":
-            opened = open_source(_collected(source), resources=resources)
+            opened = open_source(_collect_frame(source), resources=resources)
             return replace(opened, files=files_of_lazy_frame(source))
         case "polars", "DataFrame":
             return _open_polars(source, resources)
@@ -313,7 +318,7 @@ def takes_types(source: object) -> bool:
     return type(source).__module__.partition(".")[0] == "pandas"
 
 
-def without_rows(source: Any) -> Any:
+def empty_source(source: Any) -> Any:
     """Return an in-memory source with the same columns and no rows."""
     if isinstance(source, pa.Table | pa.RecordBatch):
         return no_rows(source.schema)
@@ -325,7 +330,7 @@ def without_rows(source: Any) -> Any:
     return source
 
 
-def _collected(frame: Any) -> Any:
+def _collect_frame(frame: Any) -> Any:
     """Collect a lazy Polars frame; its error may quote rows, so nothing of it is shown."""
     with suppress(Exception):
         return frame.collect()
@@ -351,17 +356,19 @@ def _open_polars(frame: Any, resources: Resources) -> Source:
 def _open_pandas(frame: Any, types: object, resources: Resources) -> Source:
     names = [str(column) for column in frame.columns]
     check_names(names)
-    wanted = column_types.checked_types(types)
-    table, texts = of_pandas(frame, names)
+    wanted = column_types.check_types(types)
+    table, texts = from_pandas(frame, names)
     if unfit := [name for name in wanted or () if name in names and name not in texts]:
         raise EngineError(
             f"scan: types gives {unfit[0]!r} a type, but the pandas column has one. types= is for "
             "columns of dtype object"
         )
-    kinds = column_types.columns_of(names, wanted or {}, "the pandas frame")
+    kinds = column_types.declared_types(names, wanted or {}, "the pandas frame")
     casts = {name: kinds[name] for name in texts}
     untyped = [
-        name for name in texts if wanted is None or name not in column_types.declared_names(wanted, names)
+        name
+        for name in texts
+        if wanted is None or name not in column_types.match_declared_names(wanted, names)
     ]
     notes = (_object_note({name: kinds[name] for name in texts}, untyped),) if untyped else ()
     return replace(_open_arrow("pandas frame", table, casts=casts, resources=resources), notes=notes)
@@ -385,13 +392,13 @@ def _open_arrow(
     check_names(schema.names)
     session = session_factory(resources=resources)
     # Types stand in fields; what is said of the whole table may be large, and another one each time.
-    found = of_fields(Fields(schema.remove_metadata()), tuple((casts or {}).items()), resources)
+    found = read_options(Fields(schema.remove_metadata()), tuple((casts or {}).items()), resources)
     source = Source(name, found.relation, found.columns, session, found.complete)
     if rows is schema:
         return source
 
     def load(session: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> None:
-        session.register(ROWS, sanitized_table(rows, columns))
+        session.register(ROWS, sanitize_table(rows, columns))
 
     return replace(source, pending=load, rows=rows.num_rows)
 
@@ -438,11 +445,11 @@ def _open_paths(
         return stored
     if any(_names_database(path) for path in paths):
         raise EngineError("scan: a list must hold files of one kind. Pass a table of a database by itself")
-    found = files_of(paths, resources)
+    found = find_files(paths, resources)
     if found.ending in PARQUET:
         column_types.refuse_types(types, "Parquet")
         return replace(ParquetFiles(found.name, found.paths, resources).source(), files=found.sources)
-    wanted = column_types.checked_types(types, nested=found.ending in JSON)
+    wanted = column_types.check_types(types, nested=found.ending in JSON)
     connection = connect(resources=resources)
     if found.ending in CSV:
         tab = "\t" if found.ending == ".tsv" else None
@@ -477,7 +484,7 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
         )
     schema, name = names[table]
     relation = f"stored.{identifier(schema)}.{identifier(name)}"
-    rows = _rows_of(connection, f"DESCRIBE {relation}")
+    rows = _try_query(connection, f"DESCRIBE {relation}")
     if rows is None:
         raise EngineError(
             f"scan: {table!r} in {file!r} cannot be described: it is a view that cannot be resolved"
@@ -487,15 +494,15 @@ def _open_database(file: str, table: str, resources: Resources) -> Source:
     # DuckDB itself stores text unseen that came from Arrow; and a view may be one of Parquet files.
     kinds = [(r[0], r[1]) for r in rows]
     inside = within(connection, relation, kinds, check_text=True, decoded=False)
-    files = whole_source(file), *files_of_views(connection)
-    return Source(f"{file}/{table}", *inside, owned(connection), complete, files=files)
+    files = resolve_source_path(file), *files_of_views(connection)
+    return Source(f"{file}/{table}", *inside, open_database(connection), complete, files=files)
 
 
 def _attached(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
-    return _rows_of(connection, f"ATTACH {literal(file)} AS stored (READ_ONLY)") is not None
+    return _try_query(connection, f"ATTACH {literal(file)} AS stored (READ_ONLY)") is not None
 
 
-def _rows_of(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any] | None:
+def _try_query(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any] | None:
     """Return what a statement on a DuckDB file gives, or None where it fails."""
     with suppress(Exception), in_own_words():
         return list(connection.execute(statement).fetchall())

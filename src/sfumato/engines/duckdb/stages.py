@@ -32,13 +32,13 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb.bounding_sql import PARTIALS, PUBLIC_KEYS, TOTALS, BoundingSql
 from sfumato.engines.duckdb.combined_rows import foreign_key_rows
-from sfumato.engines.duckdb.connection import checked_out
-from sfumato.engines.duckdb.distinct_values import numbered
+from sfumato.engines.duckdb.connection import check_out
+from sfumato.engines.duckdb.distinct_values import fill_matching_sizes
 from sfumato.engines.duckdb.duckdb_engine import DuckDBEngine
-from sfumato.engines.duckdb.ordering import canonical, compared, cut_by, order_by
+from sfumato.engines.duckdb.ordering import canonical, comparable_sql, cut_by, order_by
 from sfumato.engines.duckdb.resources import Resources, keep_open, machine_memory, spill_folder
-from sfumato.engines.duckdb.sanitized_columns import described, within_types
-from sfumato.engines.duckdb.source import ROWS, arriving, declared_rows, no_rows
+from sfumato.engines.duckdb.sanitized_columns import describe_relation, within_types
+from sfumato.engines.duckdb.source import ROWS, arriving, no_rows, register_rows
 from sfumato.engines.duckdb.source_reader import batches, cause
 from sfumato.errors import EngineError, QueryError, in_own_words
 from sfumato.measurements.int128_array import int64_values
@@ -106,16 +106,16 @@ class Stages:
 
     def typed(self) -> Self:
         """Return the stages with the column types of what the first two give."""
-        partial_types = self._types(self._sql_of(0).partials(self.shards), ())
+        partial_types = self._types(self._make_writer(0).partials(self.shards), ())
         half = replace(self, partial_types=partial_types)
-        totals = half._sql_of(0).totals(self.shards)
+        totals = half._make_writer(0).totals(self.shards)
         return replace(half, total_types=half._types(totals, ((PARTIALS, partial_types),)))
 
     @property
     def _sql(self) -> BoundingSql:
-        return self._sql_of(None)
+        return self._make_writer(None)
 
-    def _sql_of(self, rows: int | None) -> BoundingSql:
+    def _make_writer(self, rows: int | None) -> BoundingSql:
         """Return the SQL writer of a stage that begins with so many rows."""
         return BoundingSql(self.query, ROWS, self.rows.names, self.schema, self.salt, rows, staged=True)
 
@@ -124,7 +124,7 @@ class Stages:
         """The columns of each table, by number, that workers receive for the first stage."""
         return {0: self.rows}
 
-    def columns_of(self, table: int) -> pa.Schema:
+    def get_schema(self, table: int) -> pa.Schema:
         """The columns of a table, by number, that the stages read."""
         return self.rows
 
@@ -137,7 +137,7 @@ class Stages:
         """Whether the worker that has a table's rows first runs the first stage on them."""
         return self.by_rows
 
-    def of_table(self, table: int) -> Self:
+    def from_table(self, table: int) -> Self:
         """Return the stages for a worker that has a table's rows first."""
         return self if self.sums(table) else self.bare
 
@@ -164,20 +164,22 @@ class Stages:
     def partials(self, batches: Iterable[pa.RecordBatch], table: int = 0) -> Iterator[Payload]:
         """Run the first stage on any part of a table's rows: sums by unit and group."""
         with self._connection() as connection:
-            yield from _guarded(self._partials(connection, batches, table))
+            yield from _guard(self._partials(connection, batches, table))
 
     def _partials(
         self, connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], table: int
     ) -> Iterator[Payload]:
         counted = _Counted(batches)
-        with declared_rows(connection, self.rows, counted):
+        with register_rows(connection, self.rows, counted):
             _take(connection)
-        yield from parts_of(connection, self._sql_of(counted.rows).partials(self.unit_shards or self.shards))
+        yield from iter_shards(
+            connection, self._make_writer(counted.rows).partials(self.unit_shards or self.shards)
+        )
 
     def reached(self, join: ForeignKeyJoin, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Run a foreign-key join on whole shards of keys, and then the first stage."""
         with self._connection() as connection:
-            yield from _guarded(self._reached(connection, join, payloads))
+            yield from _guard(self._reached(connection, join, payloads))
 
     def _reached(
         self, connection: duckdb.DuckDBPyConnection, join: ForeignKeyJoin, payloads: Iterable[bytes]
@@ -187,18 +189,18 @@ class Stages:
     def totals(self, payloads: Iterable[bytes]) -> Iterator[Payload]:
         """Run the second stage on whole units: bound them, and sum by group."""
         with self._connection() as connection:
-            yield from _guarded(self._totals(connection, payloads))
+            yield from _guard(self._totals(connection, payloads))
 
     def _totals(self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes]) -> Iterator[Payload]:
-        sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
+        sql = self._make_writer(_load(connection, PARTIALS, self.partial_types, payloads))
         # What comes of a shuffle comes in any order; see `in_one_order`.
-        yield from parts_of(connection, sql.totals(self.group_shards), order=sql.total_order)
+        yield from iter_shards(connection, sql.totals(self.group_shards), order=sql.total_order)
 
     def joined_partials(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up the first stage's partial sums of one shard from several parts."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
-            sql = self._sql_of(_load(connection, PARTIALS, self.partial_types, payloads))
-            return [p.data for p in parts_of(connection, sql.joined_partials())]
+            sql = self._make_writer(_load(connection, PARTIALS, self.partial_types, payloads))
+            return [p.data for p in iter_shards(connection, sql.joined_partials())]
 
     def joined_totals(self, payloads: Iterable[bytes]) -> list[bytes]:
         """Add up the second stage's totals of one shard of groups from several parts."""
@@ -216,21 +218,21 @@ class Stages:
         """Return what SQL of the stages makes of the totals of one shard of groups."""
         with in_own_words(_stopped, Exception), self._connection() as connection:
             _load(connection, TOTALS, self.total_types, payloads)
-            return [p.data for p in parts_of(connection, text)]
+            return [p.data for p in iter_shards(connection, text)]
 
     def merged(
         self, shard: int | None, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Run the last stage: yield exact statistics of one shard (None: all), sorted by key."""
         with self._connection(shard, gives_parts=False) as connection:
-            yield from _guarded(self._merged(connection, payloads, batch_rows))
+            yield from _guard(self._merged(connection, payloads, batch_rows))
 
     def _merged(
         self, connection: duckdb.DuckDBPyConnection, payloads: Iterable[bytes], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         _load(connection, TOTALS, self.total_types, payloads)
         for batch in batches(connection, self._sql.merged(), batch_rows):
-            yield numbered(batch, self.query, {})
+            yield fill_matching_sizes(batch, self.query, {})
 
     @contextmanager
     def _connection(
@@ -292,7 +294,7 @@ class Stages:
         connection.execute(f"CREATE TEMP TABLE brought_keys ({columns})")
         fit = [f"TRY_CAST({canonical(n, {n: kind})} AS {kind.type_name})" for n, kind in kinds.items()]
         kept = " AND ".join(f"({n} IS NULL) = ({value} IS NULL)" for n, value in zip(names, fit, strict=True))
-        with declared_rows(connection, pa.schema(zip(names, keys.rows.types, strict=True)), batches):
+        with register_rows(connection, pa.schema(zip(names, keys.rows.types, strict=True)), batches):
             connection.execute(f"INSERT INTO brought_keys SELECT {', '.join(fit)} FROM arriving WHERE {kept}")
         return "(SELECT DISTINCT * FROM brought_keys)"
 
@@ -328,7 +330,7 @@ class _Counted:
 
 def _take(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the first stage's table of the rows that arrive."""
-    rows = within_types("arriving", described(connection, "arriving"))
+    rows = within_types("arriving", describe_relation(connection, "arriving"))
     connection.execute(f"CREATE TEMP TABLE {ROWS} AS FROM {rows}")
 
 
@@ -344,7 +346,7 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, types: Types, paylo
     return batches.rows
 
 
-def parts_of(
+def iter_shards(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     said: Mapping[str, str] | None = None,
@@ -402,7 +404,7 @@ def _stopped(error: Exception) -> EngineError:
     return EngineError(f"a worker's DuckDB stopped. {cause(type(error))}")
 
 
-def _guarded(items: Iterator[T]) -> Iterator[T]:
+def _guard(items: Iterator[T]) -> Iterator[T]:
     with in_own_words(_stopped, Exception):
         yield from items
 
@@ -424,7 +426,7 @@ def opened(zone: str, *, own_types: bool = False) -> Iterator[duckdb.DuckDBPyCon
     turns = _turns(process())
     with (
         turns.one(),
-        checked_out(
+        check_out(
             zone, Resources(stage_bytes(turns.memory), threads=1), large_texts=True, own_types=own_types
         ) as session,
     ):
@@ -519,7 +521,7 @@ class ForeignKeyJoin:
 
     def owners_sent(self, relation: str, shards: int) -> str:
         """Return SQL of the owners' keys and units that a foreign-key join sends, with shards."""
-        values = [f"{compared(name, self.there)} AS c{i}" for i, name in enumerate(self.sent)]
+        values = [f"{comparable_sql(name, self.there)} AS c{i}" for i, name in enumerate(self.sent)]
         return (
             f"SELECT DISTINCT {_shard(self.key, self.there, shards)}, {', '.join(values)} FROM {relation} "
             f"WHERE {identifier(self.key)} IS NOT NULL AND {identifier(self.unit)} IS NOT NULL"
@@ -533,9 +535,13 @@ class ForeignKeyJoin:
             f"WHERE {identifier(self.column)} IS NOT NULL"
         )
 
-    def joined(self, owners: str, rows: str, columns: Sequence[str]) -> str:
+    def join_sql(self, owners: str, rows: str, columns: Sequence[str]) -> str:
         """Return SQL of the result of a foreign-key join of whole shards."""
-        values = compared(self.column, self.here), compared(self.key, self.there), identifier(self.unit)
+        values = (
+            comparable_sql(self.column, self.here),
+            comparable_sql(self.key, self.there),
+            identifier(self.unit),
+        )
         return f"({foreign_key_rows(self.kept(columns), self.named, *values, rows, owners)})"
 
 
@@ -552,4 +558,4 @@ def in_one_order(kinds: Iterable[str]) -> list[str]:
 
 def _shard(column: str, schema: Schema, shards: int) -> str:
     """Return SQL of the shard of a foreign key, by its text."""
-    return f"CAST(hash(CAST({compared(column, schema)} AS VARCHAR)) % {shards} AS INTEGER) AS shard"
+    return f"CAST(hash(CAST({comparable_sql(column, schema)} AS VARCHAR)) % {shards} AS INTEGER) AS shard"

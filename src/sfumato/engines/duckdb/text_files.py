@@ -15,8 +15,13 @@ import pyarrow as pa
 from sfumato.dataclass import dataclass
 from sfumato.engines.duckdb import column_types
 from sfumato.engines.duckdb.column_types import MISSING, SAMPLE, Types, inferred_types, reads_as
-from sfumato.engines.duckdb.sanitized_columns import described_or_none, is_nested, parts_of, within
-from sfumato.engines.duckdb.source import ROWS, Source, arriving, owned
+from sfumato.engines.duckdb.sanitized_columns import (
+    is_nested,
+    list_nested_types,
+    try_describe_relation,
+    within,
+)
+from sfumato.engines.duckdb.source import ROWS, Source, arriving, open_database
 from sfumato.engines.duckdb.text_lines import Csv, first_line, json_lines
 from sfumato.errors import EngineError, in_own_words, shown
 from sfumato.sql_text import identifier, literal
@@ -45,7 +50,7 @@ class Layout:
         return self.form.batches(file, self.names, wanted, self.least)
 
 
-def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) -> Layout:
+def detect_layout(file: str, form: Csv, delimiters: str, declared: Collection[str]) -> Layout:
     """Return the layout of a CSV file in which most of the declared names are found.
 
     The first line is the header, or lines stand before it that have fewer fields, and it has all these names.
@@ -79,7 +84,7 @@ def layout_of(file: str, form: Csv, delimiters: str, declared: Collection[str]) 
             _, fields = one.record(lines[skipped:])
             found = _layout(one, fields)
             named = ({field.strip().casefold() for field in fields} & wanted) - unnamed
-            new = len(named), _found(found.names, wanted)
+            new = len(named), _count_matches(found.names, wanted)
             complete = new[0] and new[1] == len(wanted) and len(fields) > most
             if (complete or not skipped) and new > score:
                 best, score = found, new
@@ -97,7 +102,7 @@ def inferred_names(file: str, form: Csv, delimiters: str) -> tuple[str, ...] | N
     """Guess the column names of a CSV file from its header and first rows; None without any.
 
     Args:
-        file, form, delimiters: as of `layout_of`.
+        file, form, delimiters: as of `detect_layout`.
     """
     lines = form.head(file, _SAMPLE)
     best, score = None, (0.0, 0)
@@ -108,8 +113,10 @@ def inferred_names(file: str, form: Csv, delimiters: str) -> tuple[str, ...] | N
             continue
         sizes = Counter(len(fields) for _, fields in records)
         size, times = max(sizes.items(), key=lambda item: (item[1], item[0]))
-        filled = max(_filled(fields) for _, fields in records if len(fields) == size)
-        line, header = next(one for one in records if filled <= len(one[1]) and _filled(one[1]) <= size)
+        filled = max(_count_filled_fields(fields) for _, fields in records if len(fields) == size)
+        line, header = next(
+            one for one in records if filled <= len(one[1]) and _count_filled_fields(one[1]) <= size
+        )
         new = (times / len(records) if size > 1 else 0.0, size)
         if quote == _quote(line, one) and (best is None or new > score):
             best, score = tuple(_names(header)), new
@@ -150,10 +157,12 @@ def _quote(header: str, form: Csv) -> str:
 def _layout(form: Csv, fields: list[str]) -> Layout:
     if not form.header:
         return Layout(form, tuple(f"column{i}" for i in range(len(fields))), len(fields))
-    return Layout(form, tuple(_names(fields)), max(_filled([field.strip() for field in fields]), 1))
+    return Layout(
+        form, tuple(_names(fields)), max(_count_filled_fields([field.strip() for field in fields]), 1)
+    )
 
 
-def _filled(fields: Sequence[str]) -> int:
+def _count_filled_fields(fields: Sequence[str]) -> int:
     """Return the number of CSV fields without the empty ones at the end."""
     return max((i for i, field in enumerate(fields, 1) if field), default=0)
 
@@ -162,7 +171,7 @@ def _names(fields: Sequence[str]) -> list[str]:
     return [field.strip() or f"column{i}" for i, field in enumerate(fields)]
 
 
-def _found(names: Sequence[str], wanted: set[str]) -> int:
+def _count_matches(names: Sequence[str], wanted: set[str]) -> int:
     return len({name.casefold() for name in names} & wanted)
 
 
@@ -203,16 +212,16 @@ def open_csv(
         types: of columns by name, others are text; None to infer them, and to read as if they were declared.
         connection: where rows will be.
         multiline: whether a text in quotes may have several lines.
-        encoding: of the files, as `checked_encoding` gives it.
+        encoding: of the files, as `check_encoding` gives it.
     Raises:
         EngineError, ColumnError: the files cannot be read, or have other columns than are declared.
     """
     form, delimiters = Csv(multiline=multiline, encoding=encoding), delimiter or DELIMITERS
     types, notes = (
-        (types, ()) if types is not None else _inferred(path, files[0], form, delimiters, connection)
+        (types, ()) if types is not None else _infer_columns(path, files[0], form, delimiters, connection)
     )
     layouts = {file: _file_layout(path, file, form, delimiters, types) for file in files}
-    types = column_types.columns_of(layouts[files[0]].names, types, repr(path))
+    types = column_types.declared_types(layouts[files[0]].names, types, repr(path))
     layouts = _with_names(layouts, types)
     kinds = types
 
@@ -240,7 +249,7 @@ def open_json(
         _check_lines(path, file)
     notes: tuple[str, ...] = ()
     if types is None:
-        types = _inferred_json(path, files, connection)
+        types = _infer_json_types(path, files, connection)
         notes = (column_types.inferred_note(path, types),)
 
     def read(file: str, _: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -249,7 +258,7 @@ def open_json(
     kinds = types
 
     def value(name: str) -> str:
-        return _of_json(name, kinds[name])
+        return _json_columns(name, kinds[name])
 
     return _source(path, files, read, types, value, connection, notes, " WHERE json_valid(line)")
 
@@ -298,7 +307,12 @@ def _source(
     kinds = [(name, column_types.base_type(kind)) for name, kind in types.items()]
     inside = within(connection, ROWS, kinds)
     return Source(
-        path, *inside, owned(connection), pending=load, notes=notes, inferred=dict(types) if notes else None
+        path,
+        *inside,
+        open_database(connection),
+        pending=load,
+        notes=notes,
+        inferred=dict(types) if notes else None,
     )
 
 
@@ -308,7 +322,7 @@ def _unreadable(path: str) -> EngineError:
 
 def _file_layout(path: str, file: str, form: Csv, delimiters: str, types: Types) -> Layout:
     with in_own_words(lambda _: _unreadable(path), Exception):
-        return layout_of(file, form, delimiters, types)
+        return detect_layout(file, form, delimiters, types)
 
 
 def _with_names(layouts: Mapping[str, Layout], types: Types) -> dict[str, Layout]:
@@ -327,7 +341,7 @@ def _with_names(layouts: Mapping[str, Layout], types: Types) -> dict[str, Layout
     return found
 
 
-def _inferred(
+def _infer_columns(
     path: str, file: str, form: Csv, delimiters: str, connection: duckdb.DuckDBPyConnection
 ) -> tuple[Types, tuple[str, ...]]:
     """Guess column names and types of a CSV file, with notes that say so.
@@ -339,12 +353,12 @@ def _inferred(
         names = inferred_names(file, form, delimiters)
         if names is None:
             raise column_types.not_inferred(path)
-        layout = layout_of(file, form, delimiters, names)
+        layout = detect_layout(file, form, delimiters, names)
         types = _inferred_types(file, layout, connection)
         if layout.form.header:
             names = names_without_header(layout, file, types, lambda row: reads_as(connection, row, types))
             if names is not None:
-                types = _inferred_types(file, layout_of(file, form, delimiters, names), connection)
+                types = _inferred_types(file, detect_layout(file, form, delimiters, names), connection)
         return types, (column_types.inferred_note(path, types), *form.wrong_bytes(file))
 
 
@@ -364,10 +378,12 @@ def _sample(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> pa.Table
     return pa.Table.from_batches(found, schema).slice(0, SAMPLE)
 
 
-def _inferred_json(path: str, files: Sequence[str], connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _infer_json_types(
+    path: str, files: Sequence[str], connection: duckdb.DuckDBPyConnection
+) -> dict[str, str]:
     """Guess column types of JSON files from their first rows."""
     listed = ", ".join(map(literal, files))
-    found = described_or_none(connection, f"read_json([{listed}], {_LINES})")
+    found = try_describe_relation(connection, f"read_json([{listed}], {_LINES})")
     if not found or [name for name, _ in found] == ["json"]:
         raise column_types.not_inferred(path)
     cursor = connection.cursor()
@@ -378,14 +394,14 @@ def _inferred_json(path: str, files: Sequence[str], connection: duckdb.DuckDBPyC
     tried = {name: _json_candidates(kind, strings[name]) for name, kind in found}
     tests = [(name, kind) for name, kinds in tried.items() for kind in kinds]
     asked = ", ".join(
-        f"bool_and({_of_json(name, kind)} IS NOT NULL) "
+        f"bool_and({_json_columns(name, kind)} IS NOT NULL) "
         f"FILTER (WHERE json_type(json_extract(line, {_pointer(name)})) <> 'NULL')"
         for name, kind in tests
     )
     fits = cursor.execute(f"SELECT {asked} FROM {rows}").fetchall()[0]
     good = {name: kind for (name, kind), fit in reversed([*zip(tests, fits, strict=True)]) if fit}
     types = {name: good.get(name, tried[name][-1]) for name, _ in found}
-    return column_types.checked_types(types, nested=True) or {}
+    return column_types.check_types(types, nested=True) or {}
 
 
 def _json_candidates(kind: str, string: str) -> list[str]:
@@ -399,7 +415,7 @@ def _json_candidates(kind: str, string: str) -> list[str]:
 def _with_texts_for_times(kind: str) -> str:
     if not is_nested(kind):
         return "VARCHAR" if kind in _OF_STRINGS else kind
-    parts = [(name, _with_texts_for_times(of)) for name, of in parts_of(kind)]
+    parts = [(name, _with_texts_for_times(of)) for name, of in list_nested_types(kind)]
     if kind.endswith("]"):
         return f"{parts[0][1]}[]"
     if kind.startswith("MAP("):
@@ -432,7 +448,7 @@ def _text_of_json(name: str) -> str:
     return f"CAST(json_extract_string(line, {_pointer(name)}) AS VARCHAR)"
 
 
-def _of_json(name: str, kind: str) -> str:
+def _json_columns(name: str, kind: str) -> str:
     if column_types.is_castable(column_types.base_type(kind)):
         value = column_types.cast(f"json_extract_string(line, {_pointer(name)})", kind)
     elif kind == "JSON":

@@ -21,21 +21,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sfumato.dataclass import dataclass
-from sfumato.engines.duckdb.sanitized_columns import sanitized
+from sfumato.engines.duckdb.sanitized_columns import sanitize
 from sfumato.errors import QueryError, nearest, shown
 from sfumato.query import sizes
 
 _BREAK, _RETURN = b"\n\r"
 
 
-def columns_of(
+def split_fields(
     block: bytes, delimiter: str, quote: str, least: int, count: int, wanted: Sequence[int]
 ) -> list[pa.Array] | None:
     """Return the wanted CSV fields of each line of a block; an empty field is NULL.
 
     A record has a field for each column, of which some at the end may be missing, or more that are empty.
 
-    >>> columns_of(b'1,"a, b"\\r\\n2\\n3,\\n4,c,', ",", '"', 2, 2, [0, 1])[1].to_pylist()
+    >>> split_fields(b'1,"a, b"\\r\\n2\\n3,\\n4,c,', ",", '"', 2, 2, [0, 1])[1].to_pylist()
     ['a, b', None, 'c']
     """
     if not (delimiter.isascii() and quote.isascii()) or len(block) > sizes.BLOCK_BYTES:
@@ -62,14 +62,14 @@ def columns_of(
         fits |= (found > count) & (filled[firsts + found] == filled[columns_end])
     rows, found = firsts[fits], found[fits]
     short = (found < count).any()
-    return [sanitized(texts.take(pa.array(rows + i, mask=found <= i if short else None))) for i in wanted]
+    return [sanitize(texts.take(pa.array(rows + i, mask=found <= i if short else None))) for i in wanted]
 
 
-def lines_of(block: bytes) -> pa.Array:
+def split_lines(block: bytes) -> pa.Array:
     """Return the lines of a block of a text file as texts."""
     data = np.frombuffer(block + b"\n", np.uint8)
     ends = np.flatnonzero(data == _BREAK)
-    return sanitized(_between(data, ends, ends, np.ones(len(data), bool)))
+    return sanitize(_between(data, ends, ends, np.ones(len(data), bool)))
 
 
 def _outside_quotes(
@@ -135,7 +135,7 @@ class Csv:
         skipped: lines before.
         multiline: whether a text in quotes may have several lines; if not, each line is a record by itself,
             and no quote in it changes what another is read as.
-        encoding: a codec of Python, as `checked_encoding` gives it; None for UTF-8.
+        encoding: a codec of Python, as `check_encoding` gives it; None for UTF-8.
     """
 
     delimiter: str = ","
@@ -145,10 +145,10 @@ class Csv:
     multiline: bool = True
     encoding: str | None = None
 
-    def head(self, path: str, most: int) -> list[str]:
+    def head(self, path: str, limit: int) -> list[str]:
         """Return the first lines of a CSV file; wrong bytes are surrogates."""
-        lines = chain.from_iterable(map(_decoded, _blocks(path, self.encoding)))
-        return list(islice(lines, most))
+        lines = chain.from_iterable(map(_decode_lines, _blocks(path, self.encoding)))
+        return list(islice(lines, limit))
 
     def wrong_bytes(self, path: str) -> tuple[str, ...]:
         """Return a note if the first lines of a CSV file are not in its encoding."""
@@ -191,14 +191,14 @@ class Csv:
 
         def fits(record: str) -> bool:
             fields = self._fields(record.removesuffix("\r"), len(record) + 1)
-            return fields is not None and _fitted(fields, *counts) is not None
+            return fields is not None and _fit_record(fields, *counts) is not None
 
         blocks = _without_lines(_blocks(path, self.encoding), self.skipped)
         records = _Records(blocks, self, fits)
         for block in records.blocks:
             arrays = None
             if not first:
-                arrays = columns_of(block, self.delimiter, self.quote, *counts, places)
+                arrays = split_fields(block, self.delimiter, self.quote, *counts, places)
             if arrays is not None:
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted))
                 continue
@@ -221,11 +221,11 @@ class Csv:
         fields = (self._fields(record, len(record) + 1) for record in records)
         return _all_fitted((row for row in fields if row is not None), least, count)
 
-    def _fields(self, record: str, most: int) -> list[str] | None:
-        """Return at most `most` fields of a CSV record; None where a quote closes elsewhere."""
+    def _fields(self, record: str, limit: int) -> list[str] | None:
+        """Return at most `limit` fields of a CSV record; None where a quote closes elsewhere."""
         fields: list[str] = []
         at, quote = 0, self.quote
-        while len(fields) < most:
+        while len(fields) < limit:
             if record.startswith(quote, at):
                 end = at + 1
                 while (end := record.find(quote, end)) >= 0 and record.startswith(quote, end + 1):
@@ -246,7 +246,7 @@ class Csv:
         return None
 
 
-def _fitted(row: list[str], least: int, count: int) -> list[str] | None:
+def _fit_record(row: list[str], least: int, count: int) -> list[str] | None:
     """Return a CSV record with as many fields as there are columns; None where it does not fit."""
     if least <= len(row) <= count:
         return row + [""] * (count - len(row))
@@ -254,10 +254,10 @@ def _fitted(row: list[str], least: int, count: int) -> list[str] | None:
 
 
 def _all_fitted(rows: Iterable[list[str]], least: int, count: int) -> Iterator[list[str]]:
-    return (fitted for row in rows if (fitted := _fitted(row, least, count)) is not None)
+    return (fitted for row in rows if (fitted := _fit_record(row, least, count)) is not None)
 
 
-def checked_encoding(name: object) -> str | None:
+def check_encoding(name: object) -> str | None:
     """Return the codec of a CSV file's encoding; None for UTF-8.
 
     Raises:
@@ -289,7 +289,9 @@ def _begins_as_ascii(name: str) -> bool:
 def json_lines(path: str) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a JSON file in one column, `line`; one that is too long is NULL."""
     for block in _blocks(path):
-        column = lines_of(b"\n".join(map(_of_utf8, block.split(b"\n"))) if _is_odd(block) else block)
+        column = split_lines(
+            b"\n".join(map(_drop_invalid_utf8, block.split(b"\n"))) if _is_odd(block) else block
+        )
         if len(block) > MAX_JSON:
             import pyarrow.compute as pc
 
@@ -305,7 +307,7 @@ def _is_odd(line: bytes) -> bool:
         return True
 
 
-def _of_utf8(line: bytes) -> bytes:
+def _drop_invalid_utf8(line: bytes) -> bytes:
     """Return a JSON line with null for each text that is not UTF-8."""
     return _TEXT.sub(_utf8_or_null, line) if len(line) <= MAX_JSON and _is_odd(line) else line
 
@@ -323,7 +325,7 @@ def _utf8_or_null(text: re.Match[bytes]) -> bytes:
 
 def first_line(path: str) -> str:
     """Return a text file's first line that is not blank."""
-    lines = (line.strip() for block in _blocks(path) for line in _decoded(block))
+    lines = (line.strip() for block in _blocks(path) for line in _decode_lines(block))
     return next((line for line in lines if line), "")
 
 
@@ -408,7 +410,7 @@ def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
         yield rest
 
 
-def _decoded(block: bytes) -> list[str]:
+def _decode_lines(block: bytes) -> list[str]:
     """Return the lines of a block as texts; bytes that are not UTF-8 are surrogates."""
     return block.decode(errors="surrogateescape").split("\n")
 
@@ -427,7 +429,7 @@ class _Records:
 
     def split(self, block: bytes) -> Iterator[list[str]]:
         """Yield the CSV records of a block, and of blocks that its last record reaches into."""
-        self._lines.extend(_decoded(block))
+        self._lines.extend(_decode_lines(block))
         while self._lines:
             yield self._some()
 
@@ -436,11 +438,11 @@ class _Records:
         while self._lines and len(found) < sizes.TEXT_RECORDS:
             line = self._lines.popleft()
             if self._joins and line.count(self._quote) % 2 and self._open(line, False):
-                line = self._joined(line) or line
+                line = self._join_quoted(line) or line
             found.append(line.removesuffix("\r"))
         return found
 
-    def _joined(self, line: str) -> str | None:
+    def _join_quoted(self, line: str) -> str | None:
         """Return the CSV record whose first line opens a quote, or None."""
         parts, size = [line], len(line)
         while size <= MAX_QUOTED:
@@ -448,7 +450,7 @@ class _Records:
                 block = next(self.blocks, None)
                 if block is None:
                     break
-                self._lines.extend(_decoded(block))
+                self._lines.extend(_decode_lines(block))
             parts.append(self._lines.popleft())
             size += len(parts[-1]) + 1
             still = self._open(parts[-1], True)

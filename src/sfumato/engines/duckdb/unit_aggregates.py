@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from sfumato.dataclass import dataclass
-from sfumato.dialect.syntax_tree import Node, NotSql, parsed, written
-from sfumato.engines.duckdb.expressions.safe_parts import type_of
-from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validated
+from sfumato.dialect.syntax_tree import Node, NotSql, parse_expressions, write_sql
+from sfumato.engines.duckdb.expressions.safe_parts import get_type
+from sfumato.engines.duckdb.expressions.validation import ValidatedExpression, validate
 from sfumato.engines.duckdb.ordering import order_by
 from sfumato.errors import QueryError, nearest
 from sfumato.query.schema import FLOATS, INTEGERS, Schema
@@ -62,25 +62,25 @@ def unit_aggregate(name: str, text: str, schema: Schema) -> UnitAggregate:
         QueryError: it is no single aggregate of an expression of one row, or of a type that it does not take.
     """
     where = f"per_unit: {name}"
-    node = _parsed(where, text)
+    node = _parse(where, text)
     function, arguments = node["function_name"].lower(), node["arguments"]
     if function == "count_star" or (function == "count" and not arguments):
         found = UnitAggregate("1", "count({}){}".format, "BIGINT", False)
     elif len(arguments) != 1:
         raise QueryError(f"{where}: {function} takes one expression of a row")
     else:
-        one = validated(where, written(arguments[0]["expression"]), schema)
+        one = validate(where, write_sql(arguments[0]["expression"]), schema)
         found = _aggregate(where, function, one, bool(node["distinct"]))
     if node["filter"] is not None:
-        condition = validated(where, written(node["filter"]), schema)
+        condition = validate(where, write_sql(node["filter"]), schema)
         kept = f"CASE WHEN TRY_CAST(({condition.text}) AS BOOLEAN) THEN ({found.value}) END"
         found = replace(found, value=kept, missing=not function.startswith("count"))
     return found
 
 
-def _parsed(where: str, text: str) -> Node:
+def _parse(where: str, text: str) -> Node:
     try:
-        found = parsed(f"SELECT (\n{text}\n)")
+        found = parse_expressions(f"SELECT (\n{text}\n)")
     except NotSql as error:
         raise QueryError(f"{where}: {text!r} {error.why}") from None
     node = found[0]
@@ -141,7 +141,7 @@ def _aggregate(where: str, function: str, one: ValidatedExpression, distinct: bo
         return UnitAggregate(value, whole[function == "avg"], _SUMS[function], large or one.missing)
     digits = re.fullmatch(r"DECIMAL\((\d+),\d+\)", kind)
     if function == "sum" and digits and int(digits[1]) <= 18:
-        return UnitAggregate(value, "sum({}){}".format, type_of("sum(_0)", (kind,)))
+        return UnitAggregate(value, "sum({}){}".format, get_type("sum(_0)", (kind,)))
     value = _one_nan(f"CAST(({value}) AS DOUBLE)", "DOUBLE")
     return UnitAggregate(value, _sum_of_doubles if function == "sum" else _mean_of_doubles, "DOUBLE")
 

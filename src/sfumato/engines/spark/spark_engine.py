@@ -26,12 +26,12 @@ from sfumato.engines.spark.spark_tasks import (
     bound_units,
     collect_largest,
     draw_groups,
-    draw_together,
+    draw_joint_noise,
     gather_groups,
+    make_task,
     reach_units,
-    shipped,
     sum_rows,
-    unlogged,
+    suppress_log,
 )
 from sfumato.engines.worker_noise import Work
 from sfumato.errors import ColumnError, EngineError, ParameterError, QueryError, in_own_words, with_article
@@ -111,7 +111,7 @@ def spark_outputs(work: Work, schema: Schema) -> StructType:
     return columns
 
 
-def materialized(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
+def materialize(frame: DataFrame, found: tuple[Found, ...], receipt: Receipt) -> DataFrame:
     """Compute a Spark frame once, and return a materialized one that knows no source.
 
     It is kept on the disks of the executors, on two where there are two, and not in the checkpoint
@@ -203,7 +203,7 @@ class SparkEngine(DistributedEngine):
     """
 
     name = "Spark"
-    looks_first = True
+    has_local_rows = True
 
     def __init__(self, frame: DataFrame, public: bool = False, timezone: str = "UTC") -> None:
         _check_frame(frame)
@@ -213,7 +213,7 @@ class SparkEngine(DistributedEngine):
     @in_own_words(failed, Exception)
     def public_rows(self, names: Sequence[str]) -> DuckDBEngine:
         """Collect columns of a public Spark frame to the driver."""
-        rows = _selected(self._frame, names).limit(PUBLIC_ROWS + 1).toArrow()
+        rows = _select_columns(self._frame, names).limit(PUBLIC_ROWS + 1).toArrow()
         if rows.num_rows > PUBLIC_ROWS:
             raise too_large()
         schema = pa.schema([self._rows.field(name) for name in names])
@@ -223,7 +223,7 @@ class SparkEngine(DistributedEngine):
         self, keys: Sequence[str], values: object, steps: Sequence[Step]
     ) -> pa.Table | BroughtKeys:
         """Return public keys, sorted; those of a Spark frame are collected."""
-        return super().public_keys(keys, _collected(values) if is_frame(values) else values, steps)
+        return super().public_keys(keys, _collect_keys(values) if is_frame(values) else values, steps)
 
     @in_own_words(failed, Exception)
     def check_release(self, plan: Plan, unsafe_words: Words | None) -> None:
@@ -261,7 +261,7 @@ class SparkEngine(DistributedEngine):
         work = self.work(plan, confidence)
         paid = pay()
         receipt = receipt_elsewhere(plan, canonical(plan, self), paid, plan.bias.describe())
-        made = materialized(self.released(work), plan.found, receipt)
+        made = materialize(self.released(work), plan.found, receipt)
         for one in paid:
             one.record("answered")
         return made
@@ -303,15 +303,15 @@ class SparkEngine(DistributedEngine):
         """Return the Spark frame of a release, not yet computed.
 
         Whoever looks at it twice, while the rows change between the two looks, sees which batches of groups
-        changed: so nobody is given it but `materialized`.
+        changed: so nobody is given it but `materialize`.
         """
         columns, groups = spark_outputs(work, work.stages.schema), self._groups(work.stages)
         work = replace(work, stages=work.stages.bare)
-        with unlogged():
+        with suppress_log():
             if not work.at_once:
-                return groups.mapInArrow(shipped(draw_groups, work), columns)
-            gathered = groups.mapInArrow(shipped(gather_groups, work), PARTS).repartition(1)
-            return gathered.mapInArrow(shipped(draw_together, work), columns)
+                return groups.mapInArrow(make_task(draw_groups, work), columns)
+            gathered = groups.mapInArrow(make_task(gather_groups, work), PARTS).repartition(1)
+            return gathered.mapInArrow(make_task(draw_joint_noise, work), columns)
 
     @in_own_words(failed, Exception)
     def statistics(self, query: ExactQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -320,7 +320,7 @@ class SparkEngine(DistributedEngine):
         stages = self._stages(query)
         totals = self._totals(stages)
         if query.largest is not None:
-            totals = self._groups(stages).mapInArrow(shipped(collect_largest, stages.bare), PARTS)
+            totals = self._groups(stages).mapInArrow(make_task(collect_largest, stages.bare), PARTS)
         return stages.merged(None, [bytes(row.data) for row in totals.collect()], batch_rows)
 
     def _stages(self, query: ExactQuery) -> Stages:
@@ -348,17 +348,17 @@ class SparkEngine(DistributedEngine):
         """Return a Spark frame of the second stage's totals, in parts."""
         shards, tables = stages.unit_shards or stages.shards, self.tables
         parts = {
-            number: _selected(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
-                shipped(sum_rows, stages.of_table(number), number), PARTS
+            number: _select_columns(tables[number].engine._frame, rows.names).mapInArrow(  # type: ignore[union-attr]
+                make_task(sum_rows, stages.from_table(number), number), PARTS
             )
             for number, rows in stages.arriving.items()
         }
         for join in stages.key_joins:
             both = parts.pop(join.owners).union(parts.pop(join.rows)).repartitionById(shards, "shard")
-            reach = shipped(reach_units, stages.of_table(join.gives), join)
+            reach = make_task(reach_units, stages.from_table(join.gives), join)
             parts[join.gives] = both.mapInArrow(reach, PARTS)
         units = reduce(lambda some, more: some.union(more), parts.values()).repartitionById(shards, "shard")
-        return units.mapInArrow(shipped(bound_units, stages.bare if stages.by_rows else stages), PARTS)
+        return units.mapInArrow(make_task(bound_units, stages.bare if stages.by_rows else stages), PARTS)
 
     @property
     def _frames(self) -> list[DataFrame]:
@@ -379,7 +379,7 @@ def is_frame(value: object) -> bool:
     return type(value).__module__.startswith("pyspark.sql") and type(value).__name__ == "DataFrame"
 
 
-def _collected(keys: Any) -> pa.Table:
+def _collect_keys(keys: Any) -> pa.Table:
     """Collect a Spark frame of public keys to the driver."""
     _check_frame(keys)
     with in_own_words(failed, Exception):
@@ -392,9 +392,9 @@ def _collected(keys: Any) -> pa.Table:
     return rows
 
 
-def _selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def _select_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return a Spark frame's columns under plain names, without dots."""
-    return frame.select([frame[_quoted(name)].alias(f"c{i}") for i, name in enumerate(names)])
+    return frame.select([frame[_quote(name)].alias(f"c{i}") for i, name in enumerate(names)])
 
 
 def _check_frame(frame: DataFrame) -> None:
@@ -452,7 +452,7 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in version.split(".")[:2]]
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

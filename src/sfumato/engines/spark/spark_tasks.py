@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.engines.duckdb.resources import spill_inside
+from sfumato.engines.duckdb.resources import set_spill_folder
 from sfumato.engines.duckdb.stages import ForeignKeyJoin, Payload, Stages
 from sfumato.engines.worker_noise import Work
 from sfumato.errors import EngineError
@@ -31,7 +31,7 @@ def spill_beside_blocks() -> None:
     A worker itself is killed, and removes nothing.
     """
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    spill_inside(next((folder for folder in folders if os.path.isdir(folder)), None))
+    set_spill_folder(next((folder for folder in folders if os.path.isdir(folder)), None))
 
 
 def sum_rows(stages: Stages, table: int, batches: Batches) -> Batches:
@@ -69,7 +69,7 @@ def gather_groups(work: Work, batches: Batches) -> Batches:
         yield from _emitted([Payload(shard, work.gathered(shard, parts))])
 
 
-def draw_together(work: Work, batches: Batches) -> Batches:
+def draw_joint_noise(work: Work, batches: Batches) -> Batches:
     """Spark task that draws noise for all groups at once."""
     yield from map(_for_spark, work.drawn_jointly(_rows(batches)))
 
@@ -83,7 +83,7 @@ def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def shipped(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches], Batches]:
+def make_task(task: Callable[..., Batches], *arguments: Any) -> Callable[[Batches], Batches]:
     """Return a Spark task as a function of batches, which says what a worker lacks."""
     from pyspark import cloudpickle
 
@@ -122,7 +122,7 @@ def settle(kind: str) -> None:
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def suppress_log() -> Iterator[None]:
     """Keep what this thread sends to Spark's Java out of py4j's log.
 
     So a task that holds a secret is sent inside.

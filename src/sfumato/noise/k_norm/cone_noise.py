@@ -29,7 +29,7 @@ from sfumato.noise.k_norm.sampling import (
     radii,
 )
 from sfumato.noise.law_tails import Floats
-from sfumato.noise.random_words import Words, source_of
+from sfumato.noise.random_words import Words, get_source
 from sfumato.noise.rounded_sampler import Buffers, QuantileTable, quantile_table
 from sfumato.noise.standard_laws import laplace
 
@@ -138,7 +138,7 @@ class JointNoise(Spelled):
         Returns:
             int64 of shape (dimensions, groups), one row for each coordinate.
         """
-        source = source_of(words)
+        source = get_source(words)
         streams = Streams(source)
         shared = radii(self.cone.volume, self.cone.dimensions, self.groups, streams)
         return JointVectors(self.cone, self.scales, shared).draw(self.groups, streams, source)
@@ -203,7 +203,7 @@ class SeparateNoise(Spelled, Vectors):
         Raises:
             ParameterError: count is not a whole number of at least 0.
         """
-        source = source_of(words)
+        source = get_source(words)
         # A copy has buffers of its own: another thread, or a handler of a signal, may draw in the middle.
         return replace(self).draw(whole_number(count, "count", 0), Streams(source), source)
 

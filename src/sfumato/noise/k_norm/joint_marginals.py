@@ -139,7 +139,7 @@ def _signed_with_units(m: int, y: Floats, theta: Floats) -> Floats:
 
 _nodes = 24
 _halvings = 40
-_most = 64  # parts that are halved at once
+_max_value = 64  # parts that are halved at once
 
 
 class Pieces:
@@ -159,7 +159,7 @@ class Pieces:
 
     def __init__(self, function: Callable[[Floats], Floats], ends: Sequence[float], error: float) -> None:
         self._function, self._ends, self._error = function, np.array(ends, np.float64), error
-        self._fit = cache(self._fitted)
+        self._fit = cache(self._fit_piece)
 
     def __call__(self, x: Floats) -> Floats:
         """Return the fitted function of a joint marginal at numbers between its ends."""
@@ -176,7 +176,7 @@ class Pieces:
             )
         return found
 
-    def _fitted(self, piece: int) -> tuple[Floats, Floats]:
+    def _fit_piece(self, piece: int) -> tuple[Floats, Floats]:
         """Return the ends and Chebyshev coefficients (order, parts) of a fitted piece of a joint marginal."""
         points, transform = _chebyshev()
         low, high = self._ends[piece : piece + 1], self._ends[piece + 1 : piece + 2]
@@ -185,7 +185,7 @@ class Pieces:
             places = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
             coefficients = self._function(places.ravel()).reshape(places.shape) @ transform
             coarse = np.abs(coefficients[:, -3:]).max(axis=1) > self._error
-            if attempt == _halvings - 1 or len(low) > _most:
+            if attempt == _halvings - 1 or len(low) > _max_value:
                 coarse[:] = False  # what is left are rounding errors
             found += zip(low[~coarse], high[~coarse], coefficients[~coarse], strict=True)
             low, high = low[coarse], high[coarse]
@@ -238,8 +238,10 @@ class JointMarginal(Marginal):
     error: ClassVar[float] = 1e-10
     fineness: ClassVar[float] = 1e-8
 
-    def _outside(self, x: float) -> float:
-        return 1.0 if x == 0 else min(1.0, self._mean(x, _of_share(self.cone, self.groups, self.coordinate)))
+    def _two_sided_tail(self, x: float) -> float:
+        return (
+            1.0 if x == 0 else min(1.0, self._mean(x, _share_tail(self.cone, self.groups, self.coordinate)))
+        )
 
     def _size_tail(self, x: float) -> float:
         # A number is never larger than the norm, which has this law.
@@ -263,7 +265,7 @@ class JointMarginal(Marginal):
 
 
 @lru_cache(1 << 8)
-def _of_share(cone: Cone, groups: int, coordinate: int) -> Pieces:
+def _share_tail(cone: Cone, groups: int, coordinate: int) -> Pieces:
     """Return P(|coordinate| > y r) of one group's joint marginal, as a function of y."""
 
     far = split_spread(cone, groups)

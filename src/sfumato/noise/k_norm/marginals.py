@@ -18,11 +18,11 @@ from sfumato.display.formatting import Spelled
 from sfumato.errors import ParameterError
 from sfumato.exact import Number, as_fraction
 from sfumato.exact.outward_rounding import exp_bounds, log2
-from sfumato.exact.root_finding import crossing, first_whole, first_whole_near
+from sfumato.exact.root_finding import crossing, find_first_integer, first_whole
 from sfumato.noise.k_norm.cone_noise import SeparateNoise
 from sfumato.noise.law_tails import Floats, Scalar, Values, each
 
-_most_decades = 290.0  # beyond, floats do not hold probabilities
+_max_decades = 290.0  # beyond, floats do not hold probabilities
 
 Tail = Callable[[float], float]
 
@@ -38,7 +38,7 @@ class Marginal(Spelled, ABC):
     discrete: ClassVar[bool] = False
 
     @abstractmethod
-    def _outside(self, x: float) -> float:
+    def _two_sided_tail(self, x: float) -> float:
         """Return the marginal's P(|Z| > x scale), x >= 0."""
 
     @property
@@ -65,7 +65,7 @@ class Marginal(Spelled, ABC):
         if not k:
             return 0.0  # |Z| is beyond that with probability 1
         # The tail is log-concave and 1 at 0: so many times the decades are reached within as many times t.
-        own = min(k, _most_decades)
+        own = min(k, _max_decades)
         found = _tolerance(replace(self, scale=Fraction(1)), own) * (k / own)
         return found * float(self.scale) * (1 + 1e-14)
 
@@ -101,16 +101,16 @@ class Marginal(Spelled, ABC):
         -1000
         """
         y, times = max(x, 0.0) / float(self.scale), 1.0
-        while (found := self._at_most(y / times)) < 10.0**-_most_decades:
+        while (found := self._lower_tail(y / times)) < 10.0**-_max_decades:
             times *= 2  # the tail is log-concave
         return times * math.log10(found)
 
-    def _at_most(self, x: float) -> float:
+    def _lower_tail(self, x: float) -> float:
         if self.error:
             found = self._size_tail(x)
             if found < 2 * self.error:
                 return found
-        return min(1.0, self._outside(x) + self.error)
+        return min(1.0, self._two_sided_tail(x) + self.error)
 
     @property
     def standard_deviation(self) -> float:
@@ -124,13 +124,13 @@ class Marginal(Spelled, ABC):
         >>> ErlangMixture(Fraction(3), (Fraction(1, 2), Fraction(1, 2))).outside(0)
         1.0
         """
-        return each(lambda value: self._outside(float(Fraction(value) / self.scale)), x)
+        return each(lambda value: self._two_sided_tail(float(Fraction(value) / self.scale)), x)
 
     def sf(self, x: Values | Scalar) -> float | Floats:
         """Return the marginal's P(Z > x), for a number or an array, in steps."""
 
         def one(value: Scalar) -> float:
-            half = self._outside(float(abs(Fraction(value)) / self.scale)) / 2
+            half = self._two_sided_tail(float(abs(Fraction(value)) / self.scale)) / 2
             return half if value >= 0 else 1 - half
 
         return each(one, x)
@@ -145,7 +145,7 @@ class Marginal(Spelled, ABC):
         Raises:
             ParameterError: confidence is not from 0 to less than 1.
         """
-        return self._half_width(level(confidence), self._outside, self.error)
+        return self._half_width(level(confidence), self._two_sided_tail, self.error)
 
     def _half_width(self, confidence: float, tail: Tail, error: float) -> int:
         """Return the smallest whole t whose marginal tail at t + 1/2, and its error, is small enough."""
@@ -158,7 +158,7 @@ class Marginal(Spelled, ABC):
         def enough(t: int) -> bool:
             return tail(float((t + Fraction(1, 2)) / self.scale)) <= allowed
 
-        return first_whole_near(enough, math.ceil(found * float(self.scale) - 0.5), least=0)
+        return find_first_integer(enough, math.ceil(found * float(self.scale) - 0.5), least=0)
 
 
 @lru_cache(1 << 12)
@@ -166,7 +166,7 @@ def _tolerance(law: Marginal, k: float) -> float:  # at scale 1, so once for all
     """Search for a marginal's tolerance; the result is far enough, with the law's error to spare."""
     allowed, tail = 10.0**-k, law._size_tail
     if allowed > 2 * law.error:
-        allowed, tail = allowed - law.error, law._outside
+        allowed, tail = allowed - law.error, law._two_sided_tail
     return _reach(tail, allowed, law.standard_deviation, law.fineness)
 
 
@@ -202,7 +202,7 @@ class ErlangMixture(Marginal):
 
     weights: tuple[Fraction, ...]
 
-    def _outside(self, x: float) -> float:
+    def _two_sided_tail(self, x: float) -> float:
         # P(Erlang(j) > x) is e^-x times the first j terms of e^x's series.
         left, term, total = 1.0, 1.0, 0.0
         for j, weight in enumerate(self.weights, 1):
@@ -212,7 +212,7 @@ class ErlangMixture(Marginal):
         return float(min(1.0, np.exp(-x) * total))
 
     def _size_tail(self, x: float) -> float:
-        return self._outside(x)
+        return self._two_sided_tail(x)
 
     def tail_bounds(self, x: Fraction) -> tuple[Fraction, Fraction]:
         """Enclose P(Z > x) of the marginal, an Erlang mixture, x in steps."""

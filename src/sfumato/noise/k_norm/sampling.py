@@ -126,11 +126,13 @@ class _GammaProposal:
         self._d = Fraction(3 * shape - 1, 3)
         self._magnitude, self._chance = magnitude, chance
         self._positive = is_less(constant(HALF), sign.enclose)
-        self._stretch, self.value = cache(self._stretched), cache(self._cubed)
+        self._stretch, self.value = cache(self._enclose_factor), cache(self._cubed)
 
     def accepted(self) -> bool:
         """Whether sampling accepts the Gamma proposal."""
-        return is_less(constant(Fraction(0)), self._stretch) and is_less(log_of(self._chance), self._height)
+        return is_less(constant(Fraction(0)), self._stretch) and is_less(
+            make_log_uniform(self._chance), self._height
+        )
 
     def _cubed(self, bits: int) -> Enclosure:
         """Enclose the proposed Gamma number d (1 + cx)^3."""
@@ -140,7 +142,7 @@ class _GammaProposal:
         """Enclose |x| of the Gamma proposal."""
         return -self._magnitude.enclose(bits).log()
 
-    def _stretched(self, bits: int) -> Enclosure:
+    def _enclose_factor(self, bits: int) -> Enclosure:
         """Enclose 1 + cx of the Gamma proposal."""
         distance = self._distance(bits)
         step = distance / Enclosure.around(9 * self._d, distance.bits).root(2)
@@ -200,7 +202,7 @@ class _EvenProposal:
 
     def accepted(self, chance: Stream) -> bool:
         """Whether sampling accepts the uniform proposal of θ."""
-        return is_less(log_of(chance), self._height)
+        return is_less(make_log_uniform(chance), self._height)
 
     def _height(self, bits: int) -> Enclosure:
         """Enclose the log of the probability to accept the uniform proposal of θ."""
@@ -225,7 +227,7 @@ class _ShareProposal:
         if not is_less(lambda bits: abs(self.value(bits)), constant(HALF)):
             return False
         exact = not any(self._volume[2:])
-        return exact or is_less(log_of(chance), self._height)
+        return exact or is_less(make_log_uniform(chance), self._height)
 
     def _offset(self, bits: int) -> Enclosure:
         """Enclose the proposed θ - 1/2."""
@@ -244,7 +246,7 @@ def constant(number: Fraction) -> LazyReal:
     return lambda bits: Enclosure.around(number, bits)
 
 
-def log_of(uniform: Stream) -> LazyReal:
+def make_log_uniform(uniform: Stream) -> LazyReal:
     """Return the logarithm of a uniform number as a lazy real number for sampling."""
     return lambda bits: uniform.enclose(bits).log()
 
@@ -433,19 +435,19 @@ class Vectors(ABC):
             drawn[:, :accepted] = np.delete(drawn, refused, axis=1)
         return accepted
 
-    def _round_into(self, out: Integers, found: Approximation) -> Flags:
+    def _round_into(self, out: Integers, approximation: Approximation) -> Flags:
         """Round sampled vectors into `out`; return where the rounding is not sure."""
         unsure = np.zeros(out.shape[1], np.bool_)
-        for row, x, margin in zip(out, found.numbers, found.margins, strict=True):
+        for row, x, margin in zip(out, approximation.numbers, approximation.margins, strict=True):
             whole = np.rint(x)
             np.copyto(row, whole, casting="unsafe")
             np.subtract(x, whole, out=whole)
             np.absolute(whole, out=whole)
             unsure |= ~_sure(whole, margin)
         if (places := np.flatnonzero(unsure)).size:
-            unsure[places] = self._unsure([x[places] for x in found.numbers])
-        if found.known is not None:
-            unsure |= ~found.known
+            unsure[places] = self._unsure([x[places] for x in approximation.numbers])
+        if approximation.known is not None:
+            unsure |= ~approximation.known
         return unsure
 
     def _unsure(self, numbers: Sequence[Floats]) -> Flags:

@@ -10,7 +10,7 @@ from sfumato.query.aggregates.aggregate import (
     Aggregate,
     BoundedAggregate,
     Unbounded,
-    checked_bounds,
+    check_bounds,
 )
 from sfumato.query.aggregates.automatic_bounds import LARGEST_MAGNITUDE, Automatic, Filled
 from sfumato.query.aggregates.counting import (
@@ -70,22 +70,22 @@ FUNCTIONS = (
 )
 
 
-def check_aggregates(asked: Iterable[tuple[str, object]]) -> None:
+def check_aggregates(aggregates: Iterable[tuple[str, object]]) -> None:
     """Check that all values given to `agg` are aggregates.
 
     Raises:
         QueryError: one is not.
     """
-    for name, aggregate in asked:
+    for name, aggregate in aggregates:
         if not isinstance(aggregate, Aggregate):
             raise QueryError(
                 f"agg: {name} is {shown(aggregate)}, which is not a private aggregate; {_instead(aggregate)}"
             )
 
 
-def _instead(given: object) -> str:
+def _instead(value: object) -> str:
     """Return what to write in place of a value that is no aggregate."""
-    called = given if isinstance(given, str) else getattr(given, "__name__", "")
+    called = value if isinstance(value, str) else getattr(value, "__name__", "")
     known = {function.__name__ for function in FUNCTIONS}
     ours = called if called in known else foreign_names.AGGREGATES.get(called)
     if ours is not None:
@@ -133,7 +133,7 @@ __all__ = [
     "WeightedSum",
     "Weights",
     "check_aggregates",
-    "checked_bounds",
+    "check_bounds",
     "correlation",
     "count",
     "count_distinct",

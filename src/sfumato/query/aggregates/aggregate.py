@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard, TypeVar, cast
 
 from sfumato.dataclass import dataclass
 from sfumato.display.formatting import Spelled
-from sfumato.display.formatting import spelled as spelled_value
+from sfumato.display.formatting import format_repr as spelled_value
 from sfumato.errors import ColumnError, ParameterError, QueryError, shown
 from sfumato.exact import Number, as_fraction
 from sfumato.names import Suggesting, foreign_names, not_a_column, suggest_arguments
-from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Kind, Schema, format_name
 
 if TYPE_CHECKING:
     from sfumato.plan.required_statistics import Design
@@ -56,12 +56,12 @@ def aggregate_function(*sql_names: str, counts: bool = False) -> Callable[[F], F
         counts: whether it counts, so that a bound in SQL is a limit of rows.
 
     >>> from sfumato.query.aggregates import median
-    >>> call_of(median("age", lower=0, upper=100))
+    >>> get_call(median("age", lower=0, upper=100))
     Call(function='median', args=('age',), named={'lower': 0, 'upper': 100})
     """
 
     def marked(function: F) -> F:
-        made: Any = suggest_arguments(_remembered(function))
+        made: Any = suggest_arguments(_record_call(function))
         made.sql_names, made.counts = sql_names, counts
         return cast(F, made)
 
@@ -79,7 +79,7 @@ def counts(function: Callable[..., Any]) -> bool:
     return vars(function).get("counts", False) is True
 
 
-def _remembered(function: F) -> F:
+def _record_call(function: F) -> F:
     note = _note
 
     def call(*args: Any, **named: Any) -> Any:
@@ -91,19 +91,21 @@ def _remembered(function: F) -> F:
     return cast(F, wraps(function)(made))
 
 
-def call_of(made: object) -> Call | None:
+def get_call(made: object) -> Call | None:
     """Return the recorded call that made an aggregate; None if it was changed since."""
     found: Call | None = vars(made).get(_CALL)
     return found
 
 
 def _note(made: Any, function: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    found = Call(function, tuple(map(_kept, args)), {name: _kept(one) for name, one in named.items()})
+    found = Call(
+        function, tuple(map(_copy_argument, args)), {name: _copy_argument(one) for name, one in named.items()}
+    )
     object.__setattr__(made, _CALL, found)
     return made
 
 
-def _kept(value: Any) -> Any:
+def _copy_argument(value: Any) -> Any:
     """Return an argument of a recorded call as a value that later changes of a list do not reach."""
     if isinstance(value, list):
         return tuple(value)
@@ -130,7 +132,7 @@ class Aggregate(Suggesting, Spelled, ABC):
     in_totals: ClassVar[bool] = False  # whether totals of groups have it
 
     def _in_messages(self) -> str | None:
-        call = call_of(self)
+        call = get_call(self)
         if call is None:
             return None
         given = [*map(shown, call.args), *(f"{name}={shown(one)}" for name, one in call.named.items())]
@@ -299,14 +301,14 @@ class Unbounded(Aggregate):
         return f"{self.make.__name__} of {written.get(self.column, self.column)}"
 
     def __repr__(self) -> str:
-        return spelled_call(self.make, self.column, dict(self.options))
+        return format_call(self.make, self.column, dict(self.options))
 
     def refusal(self, remedy: str = "") -> QueryError:
         """Return the error that an aggregate's bounds are missing."""
         return _missing(self.make.__name__, self.column, self.options, "lower and upper are", remedy)
 
 
-def spelled_call(make: Callable[..., Aggregate], column: str, named: Mapping[str, Any]) -> str:
+def format_call(make: Callable[..., Aggregate], column: str, named: Mapping[str, Any]) -> str:
     """Return the Python call that makes an aggregate, as text."""
     given = [spelled_value(column)]
     given += [f"{name}={spelled_value(value)}" for name, value in named.items() if value is not None]
@@ -320,13 +322,13 @@ def check_numeric(name: str, column: str, schema: Schema) -> None:
         ColumnError: it does not.
     """
     if schema[column].entries is not None:
-        kind, entry = schema[column].type_name, f"{spelled(column)}[1]"
+        kind, entry = schema[column].type_name, f"{format_name(column)}[1]"
         raise ColumnError(
             f"agg: {name} needs numbers, but column {column!r} is {kind}; use one entry, "
             f"{entry}, {IN_PLACE}, or in Python vector_sum"
         )
     if not schema[column].kind.numeric:
-        kind, spelt = schema[column].type_name, spelled(column)
+        kind, spelt = schema[column].type_name, format_name(column)
         # No cast makes a number of a time.
         of_time = kind.startswith(("DATE", "TIME"))
         number = f"epoch({spelt}), seconds since 1970," if of_time else f"try_cast({spelt} AS DOUBLE)"
@@ -368,30 +370,32 @@ def refuse_meant_auto(what: str, lower: object, upper: object) -> None:
             raise ParameterError(f"{what} {name}", bound, wanted)
 
 
-def bounds_of(
+def get_bounds(
     function: str,
     column: str,
     lower: Number | None,
     upper: Number | None,
-    given: tuple[tuple[str, Any], ...] = (),
+    arguments: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Fraction, Fraction]:
     """Return the exact bounds that an aggregate's function was given.
 
     Raises:
         QueryError: one is missing.
-        ParameterError: as of `checked_bounds`.
+        ParameterError: as of `check_bounds`.
     """
     if lower is None or upper is None:
         names = [n for n, v in (("lower", lower), ("upper", upper)) if v is None]
         missing = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
-        raise _missing(function, column, given, missing)
-    return checked_bounds(f"{function}({shown(column)})", lower, upper)
+        raise _missing(function, column, arguments, missing)
+    return check_bounds(f"{function}({shown(column)})", lower, upper)
 
 
 def _missing(
-    function: str, column: str, given: tuple[tuple[str, Any], ...], missing: str, remedy: str = ""
+    function: str, column: str, arguments: tuple[tuple[str, Any], ...], missing: str, remedy: str = ""
 ) -> QueryError:
-    ranks = "".join(f", {list(v) if isinstance(v, tuple) else v}" for n, v in given if n in ("rank", "ranks"))
+    ranks = "".join(
+        f", {list(v) if isinstance(v, tuple) else v}" for n, v in arguments if n in ("rank", "ranks")
+    )
     return QueryError(
         f"{function}({shown(column)}): {missing} missing, so no amount of noise is enough. "
         f"Write {function}({shown(column)}{ranks}, lower=..., upper=...) with a range known "
@@ -399,7 +403,7 @@ def _missing(
     )
 
 
-def checked_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, Fraction]:
+def check_bounds(what: str, lower: object, upper: object) -> tuple[Fraction, Fraction]:
     """Return exact lower and upper bounds of an aggregate, or raise what is wrong with them.
 
     Args:

@@ -14,14 +14,14 @@ from sfumato.query.aggregates.aggregate import (
     AUTO,
     Aggregate,
     Unbounded,
-    bounds_of,
     column_name,
+    format_call,
+    get_bounds,
     is_auto,
     refuse_meant_auto,
     short,
-    spelled_call,
 )
-from sfumato.query.schema import FLOATS, Derive, Kind, Schema, quoted
+from sfumato.query.schema import FLOATS, Derive, Kind, Schema, quote_name
 
 # Bounds are no larger: what float64 can still square.
 LARGEST_MAGNITUDE = 10**100
@@ -53,7 +53,7 @@ class Automatic(Aggregate):
     def __repr__(self) -> str:
         ends = {"lower": self.lower, "upper": self.upper}
         bounds = {name: AUTO if end is None else end for name, end in ends.items()}
-        return spelled_call(
+        return format_call(
             self.make, self.column, bounds | {"magnitudes": self.magnitudes} | dict(self.options)
         )
 
@@ -118,7 +118,7 @@ class Filled(Aggregate):
 
     def step(self, schema: Schema) -> Derive:
         """Return the step that makes a column without missing values."""
-        column, number = schema[self.column], quoted(self.column)
+        column, number = schema[self.column], quote_name(self.column)
         whole = self.missing.denominator == 1 and abs(self.missing) < 2**63
         value = str(self.missing) if whole else repr(float(self.missing))
         if column.kind is Kind.BOOLEAN:
@@ -169,7 +169,7 @@ def with_bounds(
             f"{make.__name__}: magnitudes= is for automatic bounds. Write lower='auto' or "
             "upper='auto' with it, or leave it out"
         )
-    return of(name, *bounds_of(make.__name__, name, lower, upper))
+    return of(name, *get_bounds(make.__name__, name, lower, upper))
 
 
 def _automatic(
@@ -194,14 +194,14 @@ def _automatic(
     return asked
 
 
-def _magnitudes(what: str, given: Any) -> tuple[Fraction, Fraction] | None:
-    if given is None:
+def _magnitudes(what: str, value: Any) -> tuple[Fraction, Fraction] | None:
+    if value is None:
         return None
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise ParameterError(f"{what} magnitudes", given, "two numbers, such as (1, 10**6)")
-    least, most = (as_fraction(number, f"{what} magnitudes") for number in given)
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ParameterError(f"{what} magnitudes", value, "two numbers, such as (1, 10**6)")
+    least, most = (as_fraction(number, f"{what} magnitudes") for number in value)
     if not Fraction(1, LARGEST_MAGNITUDE) <= least < most <= LARGEST_MAGNITUDE:
         raise ParameterError(
-            f"{what} magnitudes", given, "the smaller one first, greater than 0, and from 1e-100 to 1e100"
+            f"{what} magnitudes", value, "the smaller one first, greater than 0, and from 1e-100 to 1e100"
         )
     return least, most

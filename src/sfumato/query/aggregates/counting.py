@@ -11,7 +11,7 @@ from sfumato.exact import Number, one_of, positive_int
 from sfumato.noise.law_tails import Floats
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name
 from sfumato.query.aggregates.estimate import Estimate
-from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, get_weights, weighted
 from sfumato.query.option_names import DistinctMethod
 from sfumato.transformations import DistinctMatched, DistinctShared, Statistic
 
@@ -44,7 +44,7 @@ class CountRows(Aggregate):
 
     def weighted_estimates(self, design: Design, name: str, aggregate: Weighted) -> tuple[Estimate, ...]:
         """Return the estimate of a count of the population: the sum of weights."""
-        return (CountEstimate(name, design.weighted(aggregate).names[0]),)
+        return (CountEstimate(name, design.require_weights(aggregate).names[0]),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +129,7 @@ def count(
     CountRows(column=None)
     """
     name = column_name("count", column) if column is not None else None
-    return weighted(CountRows(name), weights_of("count", weight, max_weight))
+    return weighted(CountRows(name), get_weights("count", weight, max_weight))
 
 
 @aggregate_function()

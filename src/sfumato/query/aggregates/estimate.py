@@ -77,14 +77,14 @@ class Estimate(ABC):
     @property
     def type(self) -> pa.DataType:
         """The Arrow type of an estimate's column."""
-        return self._of_entries(pa.int64() if self.integer else pa.float64())
+        return self._entry_type(pa.int64() if self.integer else pa.float64())
 
     @property
     def error_type(self) -> pa.DataType:
         """The Arrow type of the column of an estimate's error bars."""
-        return self._of_entries(pa.float64())
+        return self._entry_type(pa.float64())
 
-    def _of_entries(self, number: pa.DataType) -> pa.DataType:
+    def _entry_type(self, number: pa.DataType) -> pa.DataType:
         return pa.list_(number, self.entries) if self.entries else number
 
     @property
@@ -188,7 +188,9 @@ class Estimate(ABC):
         """
         if self.linear is not None and self.whole and numbers.levels is None:
             size = len(self.value(numbers))
-            return np.full(size, numbers.noises.whole_deviation({n: w for n, w in self.linear.items() if w}))
+            return np.full(
+                size, numbers.noises.rounded_deviation({n: w for n, w in self.linear.items() if w})
+            )
         error = numbers.noises.deviation(self.slopes(numbers))
         steady = self.is_steady(numbers)
         return np.where(steady.reshape(-1, *[1] * (error.ndim - 1)), error, np.nan)

@@ -23,9 +23,9 @@ from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, check_numeric, column_name
 from sfumato.query.aggregates.counting import CountEstimate
 from sfumato.query.aggregates.estimate import Estimate, is_sure, ones
-from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, Weights, get_weights, weighted
 from sfumato.query.option_names import Bounded
-from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Kind, Schema, format_name
 from sfumato.transformations import Edges, Grid, Listed, RowsInBins, UnitsInBins, WeightGrid, WeightsInBins
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class InBins(Aggregate):
         if not whole and found.type_name != wanted:
             raise ColumnError(
                 f"agg: {name} counts {called} of column {self.column!r}, which is {found.type_name}; give "
-                f"values of its own type, or use try_cast({spelled(self.column)} AS {wanted}) {IN_PLACE}"
+                f"values of its own type, or use try_cast({format_name(self.column)} AS {wanted}) {IN_PLACE}"
             )
 
     def meaning(self, written: Mapping[str, str]) -> str:
@@ -193,7 +193,7 @@ def histogram(
     counted = outside == "count"
     ends = counted and numbers[0] > -math.inf, counted and numbers[-1] < math.inf
     bins = Edges(numbers, *ends)
-    texts = [_written(number) for number in numbers]
+    texts = [_format_edge(number) for number in numbers]
     suffixes = [f"{low}_{high}" for low, high in pairwise(texts)]
     if numbers[0] == -math.inf:
         suffixes[0] = f"under_{texts[1]}"
@@ -204,7 +204,7 @@ def histogram(
     if ends[1]:
         suffixes.append(f"over_{texts[-1]}")
     asked = _made(InBins(name, bins, tuple(suffixes), per, truth_value(shares, "shares")), "edges")
-    return weighted(asked, weights_of("histogram", weight, max_weight))
+    return weighted(asked, get_weights("histogram", weight, max_weight))
 
 
 @aggregate_function("VALUE_COUNTS")
@@ -251,15 +251,15 @@ def value_counts(
     suffixes = [str(value).lower() if isinstance(value, bool) else str(value) for value in listed]
     suffixes += ["other"] * other
     asked = _made(InBins(name, bins, _different(suffixes), per, truth_value(shares, "shares")), "values")
-    return weighted(asked, weights_of("value_counts", weight, max_weight))
+    return weighted(asked, get_weights("value_counts", weight, max_weight))
 
 
-def _made(asked: InBins, name: str) -> InBins:
+def _made(aggregate: InBins, name: str) -> InBins:
     """Return a histogram, unless it has too many bins."""
-    most = MAX_SHARES if asked.shares else MAX_BINS
-    if asked.bins.count > most:
-        raise ParameterError(name, f"{asked.bins.count:,} bins", f"at most {most:,} bins")
-    return asked
+    most = MAX_SHARES if aggregate.shares else MAX_BINS
+    if aggregate.bins.count > most:
+        raise ParameterError(name, f"{aggregate.bins.count:,} bins", f"at most {most:,} bins")
+    return aggregate
 
 
 def _edges(edges: Any) -> tuple[float, ...]:
@@ -298,7 +298,7 @@ def _plain(value: Any) -> bool:
     return not isinstance(value, datetime)
 
 
-def _written(number: float) -> str:
+def _format_edge(number: float) -> str:
     """Return the edge of a bin as text; different edges have different texts."""
     text = f"{number:g}"
     if float(text) == number:

@@ -25,8 +25,8 @@ from sfumato.query.aggregates.aggregate import (
     BoundedAggregate,
     Unbounded,
     aggregate_function,
-    bounds_of,
     column_name,
+    get_bounds,
 )
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.schema import Kind
@@ -85,7 +85,9 @@ class Quantiles(BoundedAggregate):
             return float(low), float(high), True
         return round_down(self.lower), round_up(self.upper), False
 
-    def _of_values(self, design: Design, name: str, lattice: Lattice, exponent: int) -> tuple[Estimate, ...]:
+    def _estimates_from_counts(
+        self, design: Design, name: str, lattice: Lattice, exponent: int
+    ) -> tuple[Estimate, ...]:
         """Return the estimates of quantiles from noisy counts of all values."""
         power = 1.0 if design.norm is Norm.L1 else 0.5
         tree = Tree.best_for_ranks(lattice.count, power)
@@ -150,7 +152,7 @@ class Quantiles(BoundedAggregate):
         exponent = builtins.max(design.weight_exponent(), EXPONENT)
         label, (lower, upper, whole) = design.label(self.block), self._places(design)
         if whole and design.fits(int(upper - lower) + 1):
-            return self._of_values(design, name, Lattice(lower, upper, whole), exponent)
+            return self._estimates_from_counts(design, name, Lattice(lower, upper, whole), exponent)
         lower, upper = round_down(self.lower), round_up(self.upper)
         tree = QuantileTree(label, self.column, design.rows, lower, upper, exponent)
         design.add(tree)
@@ -201,12 +203,12 @@ def quantiles(
     """
     if not isinstance(ranks, Iterable) or isinstance(ranks, str):
         one = _rank(ranks, "ranks")
-        return _of_ranks(quantiles, column, (one,), (("ranks", one),), lower, upper, error_bars)
+        return _make_quantiles(quantiles, column, (one,), (("ranks", one),), lower, upper, error_bars)
     each = as_fractions(ranks, "ranks", "numbers in [0, 1]")
     if not all(0 <= rank <= 1 for rank in each) or not each or len(set(each)) < len(each):
         raise ParameterError("ranks", ranks, "at least one number in [0, 1], none of them twice")
     floats = tuple(map(float, each))
-    return _of_ranks(quantiles, column, floats, (("ranks", floats),), lower, upper, error_bars, False)
+    return _make_quantiles(quantiles, column, floats, (("ranks", floats),), lower, upper, error_bars, False)
 
 
 @aggregate_function()
@@ -236,7 +238,7 @@ def quantile(
     (0.9,)
     """
     one = _rank(rank, "rank")
-    return _of_ranks(quantile, column, (one,), (("rank", one),), lower, upper, error_bars)
+    return _make_quantiles(quantile, column, (one,), (("rank", one),), lower, upper, error_bars)
 
 
 @aggregate_function("MEDIAN")
@@ -259,7 +261,7 @@ def median(
     >>> median("docvis", lower=0, upper=60).ranks
     (0.5,)
     """
-    return _of_ranks(median, column, (0.5,), (), lower, upper, error_bars)
+    return _make_quantiles(median, column, (0.5,), (), lower, upper, error_bars)
 
 
 @aggregate_function("MIN")
@@ -284,7 +286,7 @@ def min(
     >>> min("docvis", lower=0, upper=60).ranks
     (0.01,)
     """
-    return _of_ranks(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
+    return _make_quantiles(min, column, (EXTREMES["min"],), (), lower, upper, error_bars)
 
 
 @aggregate_function("MAX")
@@ -309,7 +311,7 @@ def max(
     >>> max("docvis", lower=0, upper=60).ranks
     (0.99,)
     """
-    return _of_ranks(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)
+    return _make_quantiles(max, column, (EXTREMES["max"],), (), lower, upper, error_bars)
 
 
 _RANK = "a number in [0, 1], such as 0.9; quantiles takes several"
@@ -322,11 +324,11 @@ def _rank(rank: object, name: str) -> float:
     return float(one)
 
 
-def _of_ranks(
+def _make_quantiles(
     make: Callable[..., Aggregate],
     column: str,
     ranks: tuple[float, ...],
-    given: tuple[tuple[str, Any], ...],
+    arguments: tuple[tuple[str, Any], ...],
     lower: Number | None,
     upper: Number | None,
     error_bars: bool,
@@ -336,8 +338,8 @@ def _of_ranks(
     function = make.__name__
     name, bars = column_name(function, column), truth_value(error_bars, "error_bars")
     if lower is None and upper is None:
-        return Unbounded(make, name, (*given, ("error_bars", bars)))
-    low, high = bounds_of(function, name, lower, upper, given)
+        return Unbounded(make, name, (*arguments, ("error_bars", bars)))
+    low, high = get_bounds(function, name, lower, upper, arguments)
     return Quantiles(name, low, high, ranks, scalar, bars, function if function in EXTREMES else "")
 
 
@@ -448,7 +450,7 @@ class CdfQuantile(Estimate):
         """By how many rows a quantile is off, in deviations of the noise of a count."""
         return {self.total: self.tree.rank_error_near(self.rank)}
 
-    def _beyond(self, numbers: NoisyNumbers) -> Floats:
+    def _excess_rows(self, numbers: NoisyNumbers) -> Floats:
         """Return the noisy rows up to each value, less the quantile's share of all rows."""
         upto = numbers.trees[self.total].upto
         found: Floats = upto - self.rank * np.maximum(upto[:, -1:], 0.0)
@@ -461,7 +463,7 @@ class CdfQuantile(Estimate):
             Barlow, Bartholomew, Bremner and Brunk 1972, "Statistical inference under order restrictions":
             the isotonic fit reaches 0 where sums up to there are least.
         """
-        sums = np.cumsum(self._beyond(numbers)[:, :-1], axis=1)
+        sums = np.cumsum(self._excess_rows(numbers)[:, :-1], axis=1)
         places = np.argmin(np.pad(sums, ((0, 0), (1, 0))), axis=1)
         return np.asarray(places + self.lower, np.float64)
 
@@ -475,7 +477,7 @@ class CdfQuantile(Estimate):
         Source:
             Woodruff 1952 and Cornish and Fisher 1938, as for `QuantileEstimate`.
         """
-        counts, law = self._beyond(numbers), numbers.laws[self.total]
+        counts, law = self._excess_rows(numbers), numbers.laws[self.total]
         smallest = np.minimum.accumulate(counts[:, ::-1], axis=1)[:, ::-1]
         beyond = (np.maximum.accumulate(counts, axis=1) + smallest) / 2
         squares = self.tree.rank_variances(self.rank)

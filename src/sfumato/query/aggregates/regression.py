@@ -18,8 +18,8 @@ from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import (
     Aggregate,
     aggregate_function,
+    check_bounds,
     check_numeric,
-    checked_bounds,
     column_name,
 )
 from sfumato.query.aggregates.estimate import Estimate
@@ -246,7 +246,7 @@ def _blocks(
                 f"{function}: bounds of {shown(name)} are missing, so no amount of noise is "
                 f"enough. Write {form} with ranges known beforehand, not read from the data"
             )
-        found.append((name, *checked_bounds(f"{function}({shown(name)})", *pair)))
+        found.append((name, *check_bounds(f"{function}({shown(name)})", *pair)))
     other = next((name for name in given if name not in names), None)
     if other is not None:
         raise QueryError(

@@ -19,7 +19,7 @@ from sfumato.noise.noise_sums import Form, Interval
 from sfumato.query.aggregates.aggregate import Aggregate, column_name
 from sfumato.query.aggregates.estimate import Estimate
 from sfumato.query.aggregates.histograms import MAX_BINS, InBins, value_counts
-from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Kind, Schema, format_name
 from sfumato.transformations import Grid, YesInStrata
 from sfumato.transformations.stratified_design import StratifiedDesign
 
@@ -77,7 +77,7 @@ class Stratified(InBins):
         if found.kind is not Kind.BOOLEAN:
             raise ColumnError(
                 f"agg: {name} is a proportion of yes in column {self.answer!r}, which is "
-                f"{found.type_name}; write which values are yes, such as {spelled(self.answer)} = "
+                f"{found.type_name}; write which values are yes, such as {format_name(self.answer)} = "
                 f"1, {IN_PLACE}"
             )
 
@@ -197,7 +197,7 @@ class StratifiedEstimate(Estimate):
         """Return the noisy stratified proportion, which noise may move out of [0, 1]."""
         return np.asarray(sum(w * numbers.values[n] for n, w in self.weights.items()))
 
-    def of_mean(self, numbers: NoisyNumbers, failure: float) -> Interval:
+    def mean_interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the stratified proportion without noise."""
         found = numbers.noises.interval(numbers.values, Form(self.weights), failure)
         return found.clipped(0.0, 1.0)
@@ -222,7 +222,7 @@ class ProportionEstimate(StratifiedEstimate):
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of the stratified proportion without noise."""
-        return self.of_mean(numbers, failure)
+        return self.mean_interval(numbers, failure)
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,11 @@ class StandardErrorEstimate(StratifiedEstimate):
         """Return the interval of the standard error, from those of the counts of strata."""
         failure /= len(self.strata)
         forms = (Form({n: 1.0 / size}) for n, size in zip(self.strata, self.design.sample_sizes, strict=True))
-        return self.of_shares([numbers.noises.interval(numbers.values, f, failure) for f in forms], numbers)
+        return self.interval_from_shares(
+            [numbers.noises.interval(numbers.values, f, failure) for f in forms], numbers
+        )
 
-    def of_shares(self, shares: Sequence[Interval], numbers: NoisyNumbers) -> Interval:
+    def interval_from_shares(self, shares: Sequence[Interval], numbers: NoisyNumbers) -> Interval:
         """Return the interval of the standard error, given intervals of the share of yes in each stratum."""
         least, most = np.zeros(()), np.zeros(())
         for own, weight in zip(shares, self.design.variance_weights, strict=True):
@@ -277,7 +279,7 @@ class LimitEstimate(StratifiedEstimate):
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of that end, given the proportion without noise."""
-        return self.of_mean(numbers, failure).map(lambda mean: self.end(mean, numbers))
+        return self.mean_interval(numbers, failure).map(lambda mean: self.end(mean, numbers))
 
     def end(self, means: Floats, numbers: NoisyNumbers) -> Floats:
         """Return the end of the interval for a value of the stratified proportion."""

@@ -25,9 +25,9 @@ from sfumato.query.aggregates.estimate import (
 )
 from sfumato.query.aggregates.regression import Term, covariance_interval, cross_count, cross_term
 from sfumato.query.aggregates.stratified_proportion import stratified
-from sfumato.query.aggregates.weighted_aggregates import Weighted, weighted, weights_of
+from sfumato.query.aggregates.weighted_aggregates import Weighted, get_weights, weighted
 from sfumato.query.option_names import Bounded
-from sfumato.query.schema import IN_PLACE, Kind, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Kind, Schema, format_name
 from sfumato.transformations import CrossMoments, Grid, Role, UnitSum, ValueGrid
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
@@ -62,7 +62,7 @@ class Sum(BoundedAggregate):
         most = max(Fraction(MAX_UNITS), design.multiplier * MAX_SCALES)
         wide = integer and bound * (design.rows if per_row else 1) * most > LARGEST_WHOLE
         if not per_row:
-            return (self._of_units(design, name, integer, wide),)
+            return (self._per_unit_estimate(design, name, integer, wide),)
         block = self.block
         moments = design.moments(block)
         count, null_count, centre = "", "", 0.0
@@ -77,7 +77,7 @@ class Sum(BoundedAggregate):
         """Return the estimate of the population's sum."""
         return (SumEstimate(name, **_weighted(design, aggregate)),)
 
-    def _of_units(self, design: Design, name: str, integer: bool, wide: bool) -> Estimate:
+    def _per_unit_estimate(self, design: Design, name: str, integer: bool, wide: bool) -> Estimate:
         lower, upper = self.lower, self.upper
         bound = max(abs(lower), abs(upper))
         missing = design.missing(self.column)
@@ -122,7 +122,7 @@ class CountIf(Sum):
         """Check that the column of a `count_if` holds truth values."""
         Aggregate.check(self, name, schema)
         if schema[self.column].kind is not Kind.BOOLEAN:
-            column = spelled(self.column)
+            column = format_name(self.column)
             raise ColumnError(
                 f"agg: {name} counts rows in which column {self.column!r} is true, but it is "
                 f"{schema[self.column].type_name}; use a condition, such as {column} IS NOT NULL, {IN_PLACE}"
@@ -142,7 +142,7 @@ class Mean(BoundedAggregate):
 
     def estimates(self, design: Design, name: str) -> tuple[Estimate, ...]:
         """Return the estimate of a mean; it shares the sum of covariances of the same rows."""
-        if (found := _beside(design, self)) is not None:
+        if (found := _find_covariance(design, self)) is not None:
             cross, place = found
             term = cross_term(cross, place)
             bounds = float(self.lower), float(self.upper)
@@ -240,7 +240,7 @@ def sum(
     """
     if per is not None:
         one_of(per, "per", get_args(Bounded))
-    weights = weights_of("sum", weight, max_weight)
+    weights = get_weights("sum", weight, max_weight)
     if weights is not None and per == "unit":
         raise QueryError("sum: with weights, bounds are for each row. Leave per='unit' out")
     own: Bounded | None = per if weights is None else "row"
@@ -306,7 +306,7 @@ def mean(
     >>> mean("income", lower=0, upper=100, weight="w", max_weight=50).weights
     Weights(column='w', most=50)
     """
-    weights = weights_of("mean", weight, max_weight)
+    weights = get_weights("mean", weight, max_weight)
     options = {} if weights is None else {"weight": weight, "max_weight": max_weight}
     return with_bounds(
         mean, column, (lower, upper), magnitudes, lambda *of: weighted(Mean(*of), weights), options, missing
@@ -460,13 +460,13 @@ class VarianceEstimate(Estimate):
         """Return the noisy variance, from 0 to its largest possible value."""
         count = np.maximum(self.counted(numbers), 1.0)
         mean = numbers.values[self.total] / count
-        return self.of_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
+        return self.from_variance(numbers.values[self.squares] / count + self.square_centre - mean**2)
 
     def interval(self, numbers: NoisyNumbers, failure: float) -> Interval:
         """Return the interval of a variance."""
         terms = [Term(self.total, self.centre, self.half_range, self.square_centre)]
         found = covariance_interval(numbers, self.signs, terms, self.squares, failure)
-        return found.map(self.of_variance)
+        return found.map(self.from_variance)
 
     @property
     def sum_of_squares(self) -> dict[str, float]:
@@ -475,7 +475,7 @@ class VarianceEstimate(Estimate):
         weights = {self.squares: 1.0, self.total: 2 * self.centre}
         return weights | {n: sign * each for n, sign in self.signs.items()}
 
-    def of_variance(self, variance: Floats) -> Floats:
+    def from_variance(self, variance: Floats) -> Floats:
         """Return the output for a variance: the variance itself, clamped."""
         return np.clip(variance, 0.0, self.upper)
 
@@ -486,7 +486,7 @@ class StandardDeviationEstimate(VarianceEstimate):
 
     kind = "stddev"
 
-    def of_variance(self, variance: Floats) -> Floats:
+    def from_variance(self, variance: Floats) -> Floats:
         """Return the standard deviation for a variance."""
         return np.asarray(np.sqrt(np.clip(variance, 0.0, self.upper**2)))
 
@@ -509,7 +509,7 @@ class SumEstimate(Estimate):
 
 def _weighted(design: Design, aggregate: Weighted) -> dict[str, Any]:
     """Return the noisy statistics of a weighted sum or mean: sums of weights, and of values times weights."""
-    made = design.weighted(aggregate)
+    made = design.require_weights(aggregate)
     assert made.grid is not None
     return {
         "count": made.names[0],
@@ -520,7 +520,7 @@ def _weighted(design: Design, aggregate: Weighted) -> dict[str, Any]:
 
 def _spread(design: Design, aggregate: Variance | StandardDeviation) -> dict[str, Any]:
     """Return the noisy statistics of a variance, which covariances of the same rows share."""
-    if (found := _beside(design, aggregate)) is not None:
+    if (found := _find_covariance(design, aggregate)) is not None:
         cross, place = found
         term = cross_term(cross, place)
         return {
@@ -544,7 +544,7 @@ def _spread(design: Design, aggregate: Variance | StandardDeviation) -> dict[str
     }
 
 
-def _beside(
+def _find_covariance(
     design: Design, aggregate: Mean | Variance | StandardDeviation
 ) -> tuple[CrossMoments, int] | None:
     """Return the covariance statistic that has the same rows and bounds as a sum, mean or variance."""

@@ -17,10 +17,10 @@ from sfumato.noise.noise_sums import Interval
 from sfumato.query.aggregates.aggregate import Aggregate, aggregate_function, column_name, short
 from sfumato.query.aggregates.estimate import LARGEST_WHOLE, MAX_SCALES, MAX_UNITS, Estimate
 from sfumato.query.option_names import Bounded, VectorNorm
-from sfumato.query.schema import IN_PLACE, Schema, spelled
+from sfumato.query.schema import IN_PLACE, Schema, format_name
 from sfumato.transformations import Ball, Grid, VectorCount
 from sfumato.transformations import VectorSum as Statistic
-from sfumato.transformations.grid import exponent_of
+from sfumato.transformations.grid import get_exponent
 from sfumato.transformations.statistics.vector_sum import MAX_ENTRIES, MAX_RADIUS, NORMS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class VectorSum(Aggregate):
         if column.entries is None:
             raise ColumnError(
                 f"agg: {name} asks for vectors of column {self.column!r}, which is {column.type_name} and no "
-                f"list of numbers; use try_cast({spelled(self.column)} AS DOUBLE[]) {IN_PLACE}"
+                f"list of numbers; use try_cast({format_name(self.column)} AS DOUBLE[]) {IN_PLACE}"
             )
         if column.length not in (None, self.length):
             raise ColumnError(
@@ -251,5 +251,5 @@ class VectorMeanEstimate(Estimate):
 
 def _grid(noise: Fraction, bound: Fraction) -> Grid:
     """Return the grid of a vector's entries, on which noise is about 2^30 steps."""
-    least = exponent_of(bound)
+    least = get_exponent(bound)
     return Grid(min(max(Grid.for_noise(noise).exponent, least - _MAX_BITS), least - _MIN_BITS))

@@ -104,12 +104,12 @@ class Weighted(Aggregate):
         return self.aggregate.weighted_estimates(design, name, self)
 
 
-def weighted(of: Aggregate, weights: Weights | None) -> Aggregate:
+def weighted(aggregate: Aggregate, weights: Weights | None) -> Aggregate:
     """Return an aggregate with survey weights, if there are some."""
-    return of if weights is None else Weighted(of, weights)
+    return aggregate if weights is None else Weighted(aggregate, weights)
 
 
-def weights_of(function: str, weight: object, max_weight: Number | None) -> Weights | None:
+def get_weights(function: str, weight: object, max_weight: Number | None) -> Weights | None:
     """Return the survey weights that an aggregate's function was given, or None.
 
     Raises:

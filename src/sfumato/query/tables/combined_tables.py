@@ -183,7 +183,7 @@ def private_parts(how: Combination) -> list[Part]:
     return [p for p in parts if isinstance(p, Part) and (p.unit is not None or isinstance(how, Reached))]
 
 
-def units_of(engine: Any, unit: str) -> frozenset[tuple[Any, str]]:
+def find_unit_sources(engine: Any, unit: str) -> frozenset[tuple[Any, str]]:
     """Return the tables, with their unit columns, from which the units of a combined table come.
 
     Two tables of which one is the same belong to the same units: rows are only put together where these are
@@ -193,7 +193,7 @@ def units_of(engine: Any, unit: str) -> frozenset[tuple[Any, str]]:
     parts = [] if how is None else [part for part in private_parts(how) if part.unit is not None]
     if not parts:
         return frozenset({(engine, unit.casefold())})
-    return frozenset().union(*(units_of(part.engine, str(part.unit)) for part in parts))
+    return frozenset().union(*(find_unit_sources(part.engine, str(part.unit)) for part in parts))
 
 
 Combination = Join | Union | PerUnit | Reached | Select | IsIn | WithValue | Window | Computed
@@ -219,7 +219,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object, unit_ro
         QueryError: it is none; the text says why and what to write.
     """
     kind: Any = one_of(how, "how", JOIN_KINDS)
-    pairs = with_units(pairs_of(on), left, right)
+    pairs = with_units(list_key_pairs(on), left, right)
     if right.unit is not None:
         _check_same_units("join", left, right)
     for column, other in pairs:
@@ -235,7 +235,7 @@ def join(left: Part, right: Part, on: object, how: object, rows: object, unit_ro
         raise QueryError(
             f"join: both tables are private, so only rows of the same unit can be joined. Add {named} to on"
         )
-    return Join(left, right, pairs, kind, _most(rows), _most_of_unit(unit_rows))
+    return Join(left, right, pairs, kind, _max_rows(rows), _max_rows_per_unit(unit_rows))
 
 
 def with_units(pairs: Pairs, left: Part, right: Part) -> Pairs:
@@ -366,7 +366,7 @@ def _aggregate(name: str, text: object) -> str:
     return text
 
 
-def pairs_of(on: object) -> tuple[tuple[str, str], ...]:
+def list_key_pairs(on: object) -> tuple[tuple[str, str], ...]:
     """Return the pairs of columns, left and right, that a join compares.
 
     Raises:
@@ -407,7 +407,7 @@ def _check_equal_types(column: str, left: Column, other: str, right: Column, whe
         )
 
 
-def _most(rows: object) -> int:
+def _max_rows(rows: object) -> int:
     most = positive_int(rows, "rows")
     if most > 10 * MAX_ROWS:
         raise ParameterError(
@@ -416,7 +416,7 @@ def _most(rows: object) -> int:
     return most
 
 
-def _most_of_unit(unit_rows: object) -> int:
+def _max_rows_per_unit(unit_rows: object) -> int:
     most = UNIT_ROWS if unit_rows is None else positive_int(unit_rows, "unit_rows")
     if most > MAX_UNIT_ROWS:
         raise ParameterError(

@@ -9,7 +9,7 @@ from sfumato.dataclass import dataclass
 from sfumato.display.cards import Card, Displayed
 from sfumato.names import SuggestingArguments
 from sfumato.query.engine_protocol import Engine
-from sfumato.query.schema import Derive, Filter, Schema, Step, checked_expression
+from sfumato.query.schema import Derive, Filter, Schema, Step, check_expression
 from sfumato.query.table_display import public_card, public_table_line
 from sfumato.query.tables.table_part import Part
 
@@ -50,7 +50,7 @@ class PublicTable(SuggestingArguments, Displayed):
         >>> towns.filter("people > 200000")
         <PublicTable (read with DuckDB): 2 columns; keep rows where people > 200000>
         """
-        return self._with_step(Filter(checked_expression("filter", expression)))
+        return self._with_step(Filter(check_expression("filter", expression)))
 
     def with_columns(self, /, **expressions: str) -> PublicTable:
         """Add or replace columns of the public table by SQL expressions over one row.
@@ -69,7 +69,7 @@ class PublicTable(SuggestingArguments, Displayed):
         """
         table = self
         for name, expression in expressions.items():
-            table = table._with_step(Derive(name, checked_expression("with_columns", expression)))
+            table = table._with_step(Derive(name, check_expression("with_columns", expression)))
         return table
 
     def _card(self) -> Card:

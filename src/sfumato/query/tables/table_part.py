@@ -23,7 +23,7 @@ class UnitPart:
     kind: str
 
 
-def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
+def check_parts(values: Sequence[object]) -> tuple[str, ...]:
     """Return the valid parts of a composite privacy unit.
 
     Raises:
@@ -31,7 +31,7 @@ def checked_parts(given: Sequence[object]) -> tuple[str, ...]:
         QueryError: there are none, or one comes twice.
     """
     texts: list[str] = []
-    for part in given:
+    for part in values:
         if not isinstance(part, str) or not part.strip() or not part.isprintable():
             raise ParameterError(
                 "privacy_unit", part, "a column, or an expression of columns such as date_trunc('week', day)"

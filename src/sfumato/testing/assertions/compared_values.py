@@ -99,7 +99,7 @@ def rows(records: Iterable[Mapping[str, object]], name: str, keys: Sequence[str]
     return Cells("table", values, tuple(twice))
 
 
-def of_columns(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]) -> Cells:
+def select_cells(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]) -> Cells:
     """Return the compared values of the outputs that an assertion names; all by default.
 
     Args:
@@ -114,10 +114,10 @@ def of_columns(cells: Cells, columns: Sequence[str] | None, known: Sequence[str]
     names = (columns,) if isinstance(columns, str) else columns
     if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) for n in names):
         raise ParameterError("columns", columns, "a list of names, such as ['people'], or left out")
-    if unknown := [n for n in names if not any(n in (o, _whole(o)) for o in known)]:
+    if unknown := [n for n in names if not any(n in (o, _list_name(o)) for o in known)]:
         raise ParameterError("columns", unknown, f"among what is compared: {', '.join(known)}")
     values = {
-        group: {o: value for o, value in row.items() if o in names or _whole(o) in names}
+        group: {o: value for o, value in row.items() if o in names or _list_name(o) in names}
         for group, row in cells.values.items()
     }
     return replace(cells, values=values)
@@ -134,7 +134,7 @@ def check_all_compared(
         columns: that were asked for.
         passed_over: outputs of which nothing need be said.
     """
-    told = None if columns is None else of_columns(got, columns, got.outputs).outputs
+    told = None if columns is None else select_cells(got, columns, got.outputs).outputs
     for group, row in wanted.values.items():
         lacking = [
             o
@@ -152,10 +152,10 @@ def check_all_compared(
             )
 
 
-def _whole(output: str) -> str:
+def _list_name(output: str) -> str:
     """Return the name of the list that a compared output is an entry of.
 
-    >>> _whole("total[0]"), _whole("total")
+    >>> _list_name("total[0]"), _list_name("total")
     ('total', 'total')
     """
     return output.partition("[")[0] if output.endswith("]") else output
@@ -236,13 +236,13 @@ def plain_key(key: object) -> object:
 
 def _mapping(value: Mapping[Any, Any]) -> Cells:
     values = {
-        group_of(key): {str(o): x for o, x in v.items()} if isinstance(v, Mapping) else {ONLY: v}
+        parse_group(key): {str(o): x for o, x in v.items()} if isinstance(v, Mapping) else {ONLY: v}
         for key, v in value.items()
     }
     return Cells("mapping", values)
 
 
-def group_of(key: object) -> Group:
+def parse_group(key: object) -> Group:
     """Return the key of a compared mapping as a group."""
     return tuple(plain_key(k) for k in key) if isinstance(key, tuple) else (plain_key(key),)
 
@@ -396,7 +396,7 @@ def _farthest(off: Off) -> float:
     return -abs(off.gap) / off.tolerance if off.tolerance > 0 else -math.inf
 
 
-def too_near(near: Sequence[Off], values: int, stated: str) -> str:
+def too_close_message(near: Sequence[Off], values: int, stated: str) -> str:
     """Return an assertion's message about values too near to their raw ones."""
     lines = [f"noise is missing or too narrow in {len(near)} of {values} values{stated}"]
     for o in near[:LISTED]:

@@ -23,10 +23,10 @@ from sfumato.testing.assertions.compared_values import (
     labels,
     number,
     numbers,
-    of_columns,
     read,
     report,
-    too_near,
+    select_cells,
+    too_close_message,
     where_text,
 )
 from sfumato.testing.assertions.noise_spread import (
@@ -204,7 +204,7 @@ def assert_noisy(
             residues.append(Residue(group, output, gap, 0.0, law, 0.5 if rounded else 0.0))
     report(options, broken, wanted, limits.stated)
     if near:
-        raise AssertionError(too_near(near, len(wanted.values) * len(wanted.outputs), limits.stated))
+        raise AssertionError(too_close_message(near, len(wanted.values) * len(wanted.outputs), limits.stated))
     if not wanted.values or (law is not None and not residues and not noises):
         raise RefusalError(_NOTHING.format("raw"))
     if isinstance(limits.law, DiscreteLaw):
@@ -250,7 +250,7 @@ def _pair(
     got, wanted = read(actual, "actual", keys), read(other, name, keys)
     if not got.outputs and not wanted.outputs:
         raise RefusalError(_NOTHING.format(name))
-    got, wanted = of_columns(got, columns, got.outputs), of_columns(wanted, columns, got.outputs)
+    got, wanted = select_cells(got, columns, got.outputs), select_cells(wanted, columns, got.outputs)
     _check_expected(wanted, name)
     for cells, which in ((got, "actual"), (wanted, name)):
         if cells.twice:

@@ -21,9 +21,9 @@ from sfumato.errors import RefusalError
 from sfumato.framework import ConeBody, KNormDistance
 from sfumato.noise import Gaussian, Law
 from sfumato.noise.k_norm import JointNoise, SeparateNoise
-from sfumato.noise.noise_sums import log10_outside
+from sfumato.noise.noise_sums import log10_two_sided_tail
 from sfumato.testing.assertions.compared_values import Group, where_text
-from sfumato.testing.assertions.output_tolerances import Residue, each_k, log10_beyond
+from sfumato.testing.assertions.output_tolerances import Residue, each_k, log10_tail
 from sfumato.testing.discrete_laws import DiscreteLaw
 from sfumato.testing.flakiness import probability_text
 from sfumato.testing.tolerances.noise_tolerances import log10_gamma_deviation, log10_many, per_partition_k
@@ -101,7 +101,7 @@ def require_power(check: Callable[[list[Residue]], None], residues: Sequence[Res
         check([replace(r, noise=0.0) for r in residues])
     except AssertionError:
         return
-    chances = [1 - 10 ** log10_beyond(r.lead, 2 * r.slack + r.half) for r in residues]
+    chances = [1 - 10 ** log10_tail(r.lead, 2 * r.slack + r.half) for r in residues]
     raise powerless(len(residues), k, max(chances))
 
 
@@ -141,7 +141,7 @@ def _check_missing(residues: Sequence[Residue], each: float) -> None:
         zeros += r.size <= r.slack
         key = r.lead, 2 * r.slack + r.half
         if key not in chances:
-            chances[key] = 1 - 10 ** log10_outside(*key)
+            chances[key] = 1 - 10 ** log10_two_sided_tail(*key)
         largest = max(largest, chances[key])
     log10 = log10_many(zeros, len(residues), largest) if largest < 1 else 0.0
     if log10 <= -each:
@@ -157,7 +157,7 @@ def _check_narrow(residues: Sequence[Residue], each: float) -> None:
 
 
 def _check_wide(residues: Sequence[Residue], each: float) -> None:
-    alone = [r for r in residues if r.alone]
+    alone = [r for r in residues if r.is_only_noise]
     if not alone:
         return
     shape, total, seen = _gamma(alone, -1.0)
@@ -277,7 +277,7 @@ def _check_norm_narrow(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]], 
     """Fail where the norm of all noises, or of those of one coordinate, is too narrow."""
     everything = [r for own in by_name.values() for r in own]
     for own in (everything, *by_name.values()) if len(by_name) > 1 else (everything,):
-        seen, rounding = _norm(law, _solved(own)), _rounding(law, own)
+        seen, rounding = _norm(law, _solve_noises(own)), _rounding(law, own)
         log10 = log10_gamma_deviation(len(own), min(seen + rounding, len(own)))
         if log10 <= -(each + math.log10(len(by_name) + 1)):
             raise AssertionError(_spread_text("narrow", "norm", seen / len(own), len(own), log10))
@@ -299,7 +299,7 @@ def _check_norm_wide(
         return
     count = law.noise.groups if not isinstance(law.noise, SeparateNoise) else groups
     shape = count * law.noise.cone.dimensions
-    seen = _norm(law, _solved(everything))
+    seen = _norm(law, _solve_noises(everything))
     log10 = log10_gamma_deviation(shape, max(seen - _rounding(law, everything), shape))
     if log10 <= -each:
         raise AssertionError(_spread_text("wide", "norm", seen / shape, len(everything), log10))
@@ -327,13 +327,13 @@ def _check_norm_missing(law: KNormLaw, by_name: Mapping[str, Sequence[Residue]],
             signed = law.names.index(name) > drawn.cone.units
             chance = 2 * reach / float(lead.unit) * drawn.cone.dimensions / (least * (1 + signed))
         else:
-            chance = -math.expm1(log10_beyond(lead, reach) * math.log(10))
+            chance = -math.expm1(log10_tail(lead, reach) * math.log(10))
         log10 = log10_many(zeros, len(own), chance) if 0 < chance < 1 else 0.0
         if log10 <= -each:
             raise AssertionError(missing_text(zeros, len(own), log10))
 
 
-def _solved(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
+def _solve_noises(residues: Iterable[Residue]) -> dict[Group, dict[str, Fraction]]:
     """Return noises by group and coordinate that explain the residues; others are 0."""
     found: dict[Group, dict[str, Fraction]] = defaultdict(dict)
     for r in residues:  # each has a leading noise that is in none before

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.dataclass import dataclass
 from sfumato.noise.k_norm.marginals import DependentSum, Marginal
 from sfumato.noise.level_tolerances import LevelSum
-from sfumato.noise.noise_sums import NoiseSum, log10_outside
+from sfumato.noise.noise_sums import NoiseSum, log10_two_sided_tail
 from sfumato.testing.assertions.compared_values import Group
 from sfumato.testing.flakiness import log10_sum
 from sfumato.testing.tolerances.noise_tolerances import per_partition_k
@@ -77,14 +77,14 @@ class Residue:
         return abs(self.noise)
 
     @property
-    def alone(self) -> bool:
+    def is_only_noise(self) -> bool:
         """Whether an output shows the leading noise alone."""
         return not self.others
 
 
-def log10_beyond(law: Any, x: float) -> float:
+def log10_tail(law: Any, x: float) -> float:
     """Return log10 of P(|Z| > x), or of a bound of it for a law of K-norm noise."""
-    return law.log10_outside(x) if isinstance(law, Marginal) else log10_outside(law, x)
+    return law.log10_outside(x) if isinstance(law, Marginal) else log10_two_sided_tail(law, x)
 
 
 def each_k(k: float, values: int, *, apart: bool) -> float:

@@ -17,7 +17,7 @@ from sfumato.errors import ParameterError
 from sfumato.exact.root_finding import first_whole
 from sfumato.exact.time_trees import Tree
 from sfumato.noise import Laplace, Words
-from sfumato.noise.noise_sums import laplaces_tolerance, log10_outside, rounded_tolerance
+from sfumato.noise.noise_sums import laplaces_tolerance, log10_two_sided_tail, rounded_tolerance
 from sfumato.plan.noisy_trees import EMPTY_DEVIATIONS, EMPTY_SHARE, LeafCounts, noisy_tree
 from sfumato.testing.assertions.compared_values import is_number, is_whole
 from sfumato.testing.assertions.output_tolerances import OutputTolerance
@@ -84,7 +84,7 @@ class Walk:
         empty = Fraction(EMPTY_DEVIATIONS * self.law.standard_deviation) * _EMPTY_SLACK
         rank = Fraction(self.rank)
         low = _lowest(self._children, rank, reach, empty)
-        high = 1 - _lowest(self._mirrored, 1 - rank, reach, empty)
+        high = 1 - _lowest(self._mirror, 1 - rank, reach, empty)
         lower, width = Fraction(self.lower), Fraction(self.upper) - Fraction(self.lower)
         slack = _VALUE_SLACK * (abs(self.lower) + abs(self.upper))
         return float(lower + low * width) - slack, float(lower + high * width) + slack
@@ -102,9 +102,9 @@ class Walk:
         truth = self.without_noise
         tolerance = high - truth if actual >= truth else truth - low
         off = abs(actual - truth) > tolerance
-        return OutputTolerance(tolerance, self._log10_beyond(actual, reach) if off else 0.0)
+        return OutputTolerance(tolerance, self._log10_tail_bound(actual, reach) if off else 0.0)
 
-    def _log10_beyond(self, actual: float, reach: int) -> float:
+    def _log10_tail_bound(self, actual: float, reach: int) -> float:
         """Return log10 of a bound of the probability of a quantile as far off beyond `reach`."""
 
         def explains(t: int) -> bool:
@@ -116,7 +116,7 @@ class Walk:
         if not explains(enough):
             return -math.inf
         reach = first_whole(explains, reach, enough) - 1
-        return min(0.0, log10_outside(self.law, reach + 0.5) + math.log10(NOISES))
+        return min(0.0, log10_two_sided_tail(self.law, reach + 0.5) + math.log10(NOISES))
 
     def _children(self, level: int, node: int) -> list[int]:
         width = LEAVES // BRANCHING ** (level + 1)
@@ -124,17 +124,17 @@ class Walk:
         counts: list[int] = self.counts.between(edges).tolist()
         return counts
 
-    def _mirrored(self, level: int, node: int) -> list[int]:
+    def _mirror(self, level: int, node: int) -> list[int]:
         """Return a tree's children from right to left, for the highest end of a quantile's walk."""
         return self._children(level, BRANCHING**level - 1 - node)[::-1]
 
 
-def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
+def leaf_counts(tree: QuantileTree, value: Any, name: str) -> LeafCounts:
     """Count a group's rows by the leaves of a quantile's tree.
 
     Args:
         tree: the statistic, which says in which leaf a value is.
-        given: the group's values, one for each row that counts, where None and NaN count for nothing;
+        value: the group's values, one for each row that counts, where None and NaN count for nothing;
             or its exact leaf counts, as mappings of "leaf" and "weight" (in steps), as a recorder has them.
         name: of the argument, for messages.
     Raises:
@@ -142,7 +142,7 @@ def leaf_counts(tree: QuantileTree, given: Any, name: str) -> LeafCounts:
         AssertionError: a value is outside the bounds, which are thus not those that the test means.
     """
     steps: Counter[int] = Counter()
-    for entry in _entries(given, name):
+    for entry in _entries(value, name):
         if isinstance(entry, Mapping):
             leaf, weight = entry.get("leaf", -1), entry.get("weight", -1)
             if not (is_count(leaf) and leaf < LEAVES and is_count(weight)):
@@ -164,15 +164,15 @@ def is_count(value: Any) -> bool:
     return is_whole(value) and value >= 0
 
 
-def _entries(given: Any, name: str) -> list[Any]:
+def _entries(value: Any, name: str) -> list[Any]:
     """Return a quantile's expected values or leaf counts as a list, and refuse all else."""
     for method in ("to_pylist", "tolist", "to_list"):
-        if hasattr(given, method):
-            given = getattr(given, method)()
+        if hasattr(value, method):
+            value = getattr(value, method)()
             break
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise ParameterError(name, given, VALUES)
-    entries = list(given)
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise ParameterError(name, value, VALUES)
+    entries = list(value)
     for entry in entries:
         if not (entry is None or isinstance(entry, (Mapping, bool)) or is_number(entry)):
             raise ParameterError(name, entry, VALUES)
@@ -276,18 +276,18 @@ class Ranked:
     lower: float
 
     @classmethod
-    def from_values(cls, tree: ValueTree, law: Law, rank: float, given: Any, name: str) -> Ranked:
+    def from_values(cls, tree: ValueTree, law: Law, rank: float, value: Any, name: str) -> Ranked:
         """Return the tolerance of a quantile of noisy counts, from a group's values.
 
         Args:
             tree, law, rank: the statistic, the noise of its counts, and the rank.
-            given: the group's values, or exact counts of them, as for `leaf_counts`.
+            value: the group's values, or exact counts of them, as for `leaf_counts`.
             name: of the argument, for messages.
         Raises:
             ParameterError, AssertionError: as of `leaf_counts`.
         """
         counts = np.zeros(tree.tree.steps, np.int64)
-        for place, weight in _counts(tree, given, name).items():
+        for place, weight in _counts(tree, value, name).items():
             counts[place - tree.lattice.first] = weight
         return cls(np.cumsum(counts), tree.tree, law, rank, tree.lattice.lower)
 
@@ -376,19 +376,19 @@ class Chosen:
     without_noise: float
 
     @classmethod
-    def from_choice(cls, choice: Choice, e: ChosenQuantile, given: Any, name: str) -> Chosen:
+    def from_choice(cls, choice: Choice, e: ChosenQuantile, value: Any, name: str) -> Chosen:
         """Return the tolerance of a quantile by choice, from a group's values.
 
         Args:
             choice: how the places are chosen.
             e: the output.
-            given: the group's values, or exact counts of its places, as for `leaf_counts`.
+            value: the group's values, or exact counts of its places, as for `leaf_counts`.
             name: of the argument, for messages.
         Raises:
-            ParameterError: `given` is neither.
+            ParameterError: `value` is neither.
             AssertionError: a value is outside the bounds, which are thus not those that the test means.
         """
-        counts = _counts(choice.leaves, given, name)
+        counts = _counts(choice.leaves, value, name)
         return cls(choice, e.at, choice.levels(counts), choice.nearest(e.at, counts))
 
     @cached_property

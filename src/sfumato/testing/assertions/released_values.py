@@ -16,15 +16,15 @@ from sfumato.testing.assertions.compared_values import (
     Cells,
     Group,
     by_entry,
-    group_of,
     is_number,
     is_table,
     label,
     numbers,
-    of_columns,
+    parse_group,
     plain_key,
     read,
     rows,
+    select_cells,
     written_out,
 )
 from sfumato.testing.assertions.noise_spread import KNormLaw
@@ -33,7 +33,7 @@ from sfumato.testing.assertions.output_tolerances import (
     GroupTolerances,
     OutputTolerance,
     Residue,
-    log10_beyond,
+    log10_tail,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ReleasedCells:
             cells = Cells("number", {(): {self.outputs[0].name: expected}})
         else:
             raise ParameterError(name, expected, f"a table or mapping of {self.described}")
-        cells = of_columns(written_out(cells, self.outputs, name), columns, tuple(self.estimates))
+        cells = select_cells(written_out(cells, self.outputs, name), columns, tuple(self.estimates))
         unknown = [o for o in cells.outputs if o not in self.estimates]
         if unknown or not cells.outputs:
             raise ParameterError(
@@ -148,9 +148,9 @@ class ReleasedCells:
         }
         return replace(cells, values=values)
 
-    def _walk(self, group: Group, output: str, given: object, name: str) -> object:
-        if is_number(given):
-            return given
+    def _walk(self, group: Group, output: str, value: object, name: str) -> object:
+        if is_number(value):
+            return value
         # Loaded here, as they need what a release has loaded already.
         from sfumato.query.aggregates.quantile_aggregates import CdfQuantile, ChosenQuantile
         from sfumato.testing.assertions.quantile_tolerances import Chosen, Ranked, Walk, leaf_counts
@@ -159,12 +159,12 @@ class ReleasedCells:
         name = f"{name} of {label(group)} {output}"
         if isinstance(e, ChosenQuantile):
             choice = next(c for c in self.plan.measurement.choices if c.leaves.names[0] == e.total)
-            return Chosen.from_choice(choice, e, given, name)
+            return Chosen.from_choice(choice, e, value, name)
         tree: Any = next(s for s in self.plan.requirements.statistics if e.total in s.names)
         law = self.plan.laws[tree.names[0]]
         if isinstance(e, CdfQuantile):
-            return Ranked.from_values(tree, law, e.rank, given, name)
-        counts = leaf_counts(tree, given, name)
+            return Ranked.from_values(tree, law, e.rank, value, name)
+        counts = leaf_counts(tree, value, name)
         return Walk(counts, law, e.rank, e.lower, e.upper)
 
     @property
@@ -179,9 +179,9 @@ class ReleasedCells:
         values = {}
         for key, value in expected.items():
             if isinstance(value, Mapping):
-                values[group_of(key)] = {str(o): v for o, v in value.items()}
+                values[parse_group(key)] = {str(o): v for o, v in value.items()}
             elif len(self.outputs) == 1:
-                values[group_of(key)] = {self.outputs[0].name: value}
+                values[parse_group(key)] = {self.outputs[0].name: value}
             else:
                 raise ParameterError(
                     name,
@@ -225,7 +225,7 @@ class ReleasedCells:
             return at.ratio(e, truth[output], actual, k)
         if e.kind not in ("variance", "stddev"):
             raise RefusalError(_NO_LAW.format(output=output, kind=e.kind))
-        return at.variance(e, truth[output], self._mean_of(e, truth), actual, k)
+        return at.variance(e, truth[output], self._paired_mean(e, truth), actual, k)
 
     def residues(self, truth: Mapping[Group, Mapping[str, float]], complete: bool) -> Iterator[Residue]:
         """Yield the noise that released values show, each residue with a noise of its own.
@@ -241,7 +241,7 @@ class ReleasedCells:
         apart = self.k_norm is None
         conditioned = {"units"} if self._selects_on_noise and not complete and apart else set()
         # Of a time step, given earlier ones, the noise is its own draw and what these say of it.
-        own_laws, first = self._own_laws, self.plan.query.series is None
+        own_laws, first = self._separate_laws, self.plan.query.series is None
         for group, expected in self._in_order(truth):
             at, used = GroupTolerances(self.plan, *self.places[group]), set(conditioned)
             shown = [output for output in expected if self.estimates[output].kind in SHOWN]
@@ -252,7 +252,7 @@ class ReleasedCells:
                 actual = self.cells.values[group][output]
                 if not fresh or not isinstance(actual, (int, float)):
                     continue
-                mean = self._mean_of(e, expected)
+                mean = self._paired_mean(e, expected)
                 found = at.residue(group, e, fresh[0], expected[output], mean, actual)
                 if found is None:
                     continue
@@ -314,10 +314,10 @@ class ReleasedCells:
         least = rule.tau + rule.pre_threshold - 1
         if count < least:
             return 0.0
-        return log10_beyond(rule.law, count - least + 0.5) - _LOG2
+        return log10_tail(rule.law, count - least + 0.5) - _LOG2
 
     @property
-    def _own_laws(self) -> dict[str, Gaussian]:
+    def _separate_laws(self) -> dict[str, Gaussian]:
         """The laws of each released number's own part, of Gaussian noise with a part in common."""
         noise: Any = self.plan.measurement.noise
         if isinstance(noise, SeriesGaussian):
@@ -331,7 +331,7 @@ class ReleasedCells:
     def _selects_on_noise(self) -> bool:
         return self.plan.selection is not None and hasattr(self.plan.selection, "law")
 
-    def _mean_of(self, e: Estimate, truth: Mapping[str, float]) -> float | None:
+    def _paired_mean(self, e: Estimate, truth: Mapping[str, float]) -> float | None:
         """Return the expected mean beside a released variance, where there is one."""
         for output, other in self.estimates.items():
             if other.kind == "mean" and (other.total, other.count) == (e.total, e.count) and output in truth:

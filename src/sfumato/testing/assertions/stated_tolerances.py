@@ -11,9 +11,9 @@ from sfumato.noise import Law
 from sfumato.noise.k_norm.marginals import Marginal
 from sfumato.noise.noise_sums import NoiseSum
 from sfumato.testing.assertions.compared_values import ONLY, Group, is_number, label, number, read
-from sfumato.testing.assertions.output_tolerances import each_k, log10_beyond
-from sfumato.testing.discrete_laws import DiscreteLaw, judged
-from sfumato.testing.flakiness import charge, charge_given, checked_k
+from sfumato.testing.assertions.output_tolerances import each_k, log10_tail
+from sfumato.testing.discrete_laws import DiscreteLaw, to_assertion_law
+from sfumato.testing.flakiness import charge, charge_unstated, check_k
 
 Tolerance = Any
 
@@ -41,10 +41,10 @@ class Limits:
                 "law", law, "a law of sfumato.noise, such as Laplace(scale=2), or one of sfumato.testing"
             )
         self.tolerance = tolerance
-        self.law = judged(law)
+        self.law = to_assertion_law(law)
         self._complementary = not whole
         if k is not None:
-            checked_k(k)
+            check_k(k)
         self.k: float = math.nan
         self._of_law: dict[bool, float] = {}
         derived = law is not None or callable(tolerance)
@@ -54,7 +54,7 @@ class Limits:
         if derived or k is not None:
             self.k = charge(k)
         else:
-            charge_given()
+            charge_unstated()
         apart = not isinstance(law, Marginal)
         self.each: float = each_k(self.k, max(values, 1), apart=apart) if derived and not joint else math.nan
         self.stated: str = "" if math.isnan(self.k) else f" (flakiness 10^-{self.k:.4g} in all)"
@@ -95,7 +95,7 @@ class Limits:
             return self.law.log10_outside(math.ceil(gap) - 1)
         if rounded and isinstance(self.law, Law):
             return NoiseSum(((1.0, self.law),)).log10_tail(gap)
-        return log10_beyond(self.law, gap - (0.5 if rounded else 0.0))
+        return log10_tail(self.law, gap - (0.5 if rounded else 0.0))
 
 
 class StatedTolerance:

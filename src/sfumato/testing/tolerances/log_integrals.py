@@ -67,7 +67,7 @@ class Panels:
                 return (self.low[:, None] + half) + half * nodes, log_weights + np.log(half)
         counts = np.maximum(self.high - self.low + 1, 0)
         distinct, place = np.unique(counts, return_inverse=True)
-        rules = [whole_rule(int(n)) for n in distinct.tolist()]
+        rules = [integer_rule(int(n)) for n in distinct.tolist()]
         nodes = np.stack([r[0] for r in rules])[place]
         return self.low[:, None] + nodes, np.stack([r[1] for r in rules])[place]
 
@@ -125,13 +125,13 @@ def roundoff(value: Floats) -> Floats:
     return value + np.log(2.0**-49 * (8 + np.abs(finite)))
 
 
-def graded(points: Sequence[Floats], whole: bool = False, levels: int = 10) -> Panels:
+def graded(points: Sequence[Floats], is_integer: bool = False, levels: int = 10) -> Panels:
     """Cut the line of an integral between breakpoints into panels that grow finer towards each of them.
 
     Args:
         points: rising, each of shape (groups,); equal ones are allowed. For whole numbers, a panel ends
             before a breakpoint, and a breakpoint that is whole starts the next one.
-        whole: cut into panels of whole numbers, the last breakpoint included.
+        is_integer: cut into panels of whole numbers, the last breakpoint included.
         levels: how many times, by 4, the panels shrink towards a breakpoint.
     """
     inner = 0.25 ** np.arange(levels, 0, -1)
@@ -142,7 +142,7 @@ def graded(points: Sequence[Floats], whole: bool = False, levels: int = 10) -> P
     table = np.stack(ends)
     groups = table.shape[1]
     group = np.tile(np.arange(groups), len(table) - 1)
-    if not whole:
+    if not is_integer:
         return Panels(group, table[:-1].ravel(), table[1:].ravel())
     starts = np.ceil(table)
     low, high = starts[:-1].copy(), starts[1:] - 1
@@ -190,13 +190,13 @@ def _legendre() -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=1 << 14)
-def whole_rule(count: int) -> tuple[Floats, Floats]:
+def integer_rule(count: int) -> tuple[Floats, Floats]:
     """Return Gauss's nodes and log weights for the sum over 0, 1, ..., count - 1 in a panel.
 
     The eigenvalues of the Jacobi matrix of the discrete Chebyshev (Gram) polynomials; up to 16 terms the sum
     itself, filled up with weights of 0.
 
-    >>> nodes, log_weights = whole_rule(1000)
+    >>> nodes, log_weights = integer_rule(1000)
     >>> round(float(np.exp(log_weights) @ nodes**31) / sum(i**31 for i in range(1000)), 12)
     1.0
 

@@ -28,14 +28,14 @@ from sfumato.testing.tolerances.ratio_tolerances import (
     RatioLaw,
     RatioTolerance,
     Rounded,
-    bounds,
-    enclosed,
-    grid_step,
-    most_steps,
-    most_terms,
-    part_tolerance,
-    rounded_parts,
-    whole_at_least_0,
+    check_count,
+    check_grid_step,
+    check_value_bounds,
+    enclose,
+    find_rounded_parts,
+    get_part_tolerance,
+    max_steps,
+    max_terms,
 )
 
 _rules = ("joint", "exact", "2020")
@@ -117,13 +117,13 @@ def mean_tolerance(
     if rule == "2020":
         half_k = float(exact_k / 2)
         of_sum, of_count = (
-            max(Fraction(math.ceil(noise.tolerance(half_k))), part_tolerance(noise, half_k, step))
+            max(Fraction(math.ceil(noise.tolerance(half_k))), get_part_tolerance(noise, half_k, step))
             for noise, step in ((sum_noise, law.step), (count_noise, law.count_step))
         )
         return law.by_intervals(of_sum, of_count, float(exact_k), half_k, rule)
     part_k = per_partition_k(k, 2)
-    of_sum = part_tolerance(sum_noise, part_k, law.step)
-    of_count = part_tolerance(count_noise, part_k, law.count_step)
+    of_sum = get_part_tolerance(sum_noise, part_k, law.step)
+    of_count = get_part_tolerance(count_noise, part_k, law.count_step)
     joint = law.by_intervals(of_sum, of_count, float(exact_k), part_k)
     if rule == "joint":
         return joint
@@ -206,19 +206,19 @@ class MeanLaw(RatioLaw):
         sum_step: Number | None = None,
     ) -> MeanLaw:
         """Return the law of a noisy mean, from the checked arguments of the public functions."""
-        whole_count, whole_sum = rounded_parts(rounded)
-        total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
+        whole_count, whole_sum = find_rounded_parts(rounded)
+        total, n = as_fraction(normalized_sum, "normalized_sum"), check_count(count, "count")
         reach = None
         if lower is not None or upper is not None:
             if lower is None or upper is None:
                 missing = "lower" if lower is None else "upper"
                 raise ParameterError(missing, None, "given, as the other bound is")
-            low, high = bounds(lower, upper)
+            low, high = check_value_bounds(lower, upper)
             reach = (high - low) / 2
         raw = total / max(1, n)
         if reach is not None:
             raw = max(-reach, min(reach, raw))
-        step, count_step = grid_step(sum_step, "sum_step", whole_sum), Fraction(whole_count)
+        step, count_step = check_grid_step(sum_step, "sum_step", whole_sum), Fraction(whole_count)
         noises = (
             Noise.from_law(sum_noise, "sum_noise", step),
             Noise.from_law(count_noise, "count_noise", count_step),
@@ -259,15 +259,15 @@ class MeanLaw(RatioLaw):
         if not self.step:
             return self._smooth(t, event, ends, least, most, 0.0)
         largest = (abs(float(self.raw)) + t) * (self.count + most) + abs(float(self.total))
-        short = most - least < most_terms and largest < most_steps * float(self.step)
+        short = most - least < max_terms and largest < max_steps * float(self.step)
         if self.count_step and short:
             return self._term_by_term(t, event, ends, int(least), int(most))
         slack = float(self.step) / 2
         ends_of = (self._smooth(t, event, ends, least, most, side * slack) for side in (1, -1))
-        return enclosed(*ends_of)
+        return enclose(*ends_of)
 
     def _smooth(
-        self, t: float, event: Event, ends: Ends, least: float, most: float, slack: float
+        self, t: float, event: Event, ends: Ends, least: float, maximum: float, slack: float
     ) -> tuple[float, float]:
         """Sum or integrate over the noise of a mean's count by Gauss's rules, its sum's noise as real.
 
@@ -281,17 +281,19 @@ class MeanLaw(RatioLaw):
         slopes = [s for s in (float(self.raw) + t, float(self.raw) - t) if s]
         shifts = (0.0, slack, -slack) if slack else (0.0,)
         kinks = [(float(self.total) + shift) / s - self.count for shift in shifts for s in slopes]
-        return self.over_counts(chance, least, most, kinks, 10, 1e-13)
+        return self.over_counts(chance, least, maximum, kinks, 10, 1e-13)
 
-    def _term_by_term(self, t: float, event: Event, ends: Ends, least: int, most: int) -> tuple[float, float]:
+    def _term_by_term(
+        self, t: float, event: Event, ends: Ends, least: int, limit: int
+    ) -> tuple[float, float]:
         """Sum over the noise of a mean's count, its sum's noise rounded."""
 
         def chance(r: Floats) -> tuple[Floats, Floats]:
             return self._chance(r, t, event, ends, 0.0, rounded=True)
 
         value, error = self.at_one(chance)
-        for start in range(least, most + 1, 1 << 16):
-            r = np.arange(start, min(start + (1 << 16), most + 1), dtype=float)
+        for start in range(least, limit + 1, 1 << 16):
+            r = np.arange(start, min(start + (1 << 16), limit + 1), dtype=float)
             logs, its_error = chance(r)
             mass = self.count_noise.mass(r)
             value = float(np.logaddexp(value, np.logaddexp.reduce(logs + mass)))

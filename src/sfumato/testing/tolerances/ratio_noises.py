@@ -28,7 +28,7 @@ class LogLaw(ABC):
         """Return log P(Z > x) of a ratio's noise Z."""
 
     @abstractmethod
-    def inside(self, centre: Floats, half: Floats) -> Floats:
+    def log_central_probability(self, centre: Floats, half: Floats) -> Floats:
         """Return log P(|Z - centre| < half) of a ratio's noise Z, without cancellation."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class LogLaplace(LogLaw):
         far = -np.abs(x) + self._log_half
         return np.where(x >= 0, far, np.log1p(-np.exp(far)))
 
-    def inside(self, centre: Floats, half: Floats) -> Floats:
+    def log_central_probability(self, centre: Floats, half: Floats) -> Floats:
         """Return log P(|Z - centre| < half) of a ratio's Laplace noise Z."""
         a = np.abs(centre)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -82,7 +82,7 @@ class LogGaussian(LogLaw):
         """Return log P(Z > x) of a ratio's Gaussian noise Z."""
         return log_tail(x)
 
-    def inside(self, centre: Floats, half: Floats) -> Floats:
+    def log_central_probability(self, centre: Floats, half: Floats) -> Floats:
         """Return log P(|Z - centre| < half) of a ratio's Gaussian noise Z."""
         a, half = np.broadcast_arrays(np.abs(centre), half)
         result = np.empty(a.shape)
@@ -173,13 +173,15 @@ class Noise:
 
     def mass(self, m: Floats) -> Floats:
         """Return log P(round(Z / step) = m) of a ratio's noise, also between whole numbers."""
-        return self.shape.inside(m * self.step / self.unit, np.asarray(self.step / 2 / self.unit))
+        return self.shape.log_central_probability(
+            m * self.step / self.unit, np.asarray(self.step / 2 / self.unit)
+        )
 
     def weight(self, r: Floats) -> Floats:
         """Return how likely the noise of a ratio's count is r: its mass if whole, its density if real."""
         return self.mass(r) if self.step else self.density(r)
 
-    def at_most(self, r: float) -> Floats:
+    def log_lower_tail(self, r: float) -> Floats:
         """Return log P(noise of a ratio's count <= r), for a whole r where the noise is whole."""
         return self.shape.tail(np.array([(-r - self.step / 2) / self.unit]))
 
@@ -209,7 +211,7 @@ class Noise:
                 result = np.logaddexp(result, self.shape.tail(-low / self.unit))
             return np.asarray(np.minimum(result, 0))
         if ends.above and ends.below:
-            return self.shape.inside(centre / self.unit, np.maximum(half, 0) / self.unit)
+            return self.shape.log_central_probability(centre / self.unit, np.maximum(half, 0) / self.unit)
         return self.shape.tail(-high / self.unit if ends.above else low / self.unit)
 
     def rounded_chance(

@@ -27,8 +27,8 @@ cuts: tuple[float, ...] = (
     3600.0,
 )  # noise beyond 10^-26, ... is left out, and added to the error
 _largest_k = 3500  # of an exact tolerance: what is left out must be less likely than 10^-k
-most_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
-most_steps: float = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
+max_terms = 4_000_000  # of a sum over grid points; longer ones are enclosed
+max_steps: float = 2.0**40  # beyond it, floats do not tell grid points apart; such sums are enclosed, too
 _smallest_log = -708.0  # of a tolerance; e^-708 is a normal float
 
 
@@ -143,7 +143,7 @@ class RatioTolerance(float):
         )
 
 
-def whole_at_least_0(value: object, name: str) -> int:
+def check_count(value: object, name: str) -> int:
     """Return the checked raw count of a ratio."""
     number = as_fraction(value, name)
     if number < 0 or number.denominator != 1:
@@ -151,7 +151,7 @@ def whole_at_least_0(value: object, name: str) -> int:
     return int(number)
 
 
-def bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
+def check_value_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     """Return the checked bounds that the values of a ratio are clamped to."""
     low, high = as_fraction(lower, "lower"), as_fraction(upper, "upper")
     if low >= high:
@@ -165,21 +165,21 @@ _ROUNDED = (
 )
 
 
-def rounded_parts(rounded: object) -> tuple[bool, bool]:
+def find_rounded_parts(rounded: object) -> tuple[bool, bool]:
     """Return which noises of a ratio are rounded to whole steps: the count's, and the sums'."""
     if not isinstance(rounded, str) or rounded not in get_args(Rounded):
         raise ParameterError("rounded", rounded, _ROUNDED)
     return rounded in ("count", "all"), rounded in ("sums", "all")
 
 
-def part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
+def get_part_tolerance(law: Law, k: float, step: Fraction) -> Fraction:
     """Return the tolerance of a ratio's part, in whole steps where rounded; the step of real noise is 0."""
     if not step:
         return Fraction(law.tolerance(k))
     return step * in_steps(law, step).rounded_tolerance(k)
 
 
-def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
+def check_grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
     """Return the checked grid step of a ratio's rounded part; 0 where it is not rounded."""
     if rounded:
         return positive(step, name)
@@ -192,7 +192,7 @@ def grid_step(step: Number | None, name: str, rounded: bool) -> Fraction:
 Integral = Callable[[float | Fraction, Event, float], tuple[float, float]]
 
 
-def enclosed(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+def enclose(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
     """Return the middle of two bounds of a ratio's probability, and an error that reaches both, in logs.
 
     Args:
@@ -214,7 +214,7 @@ def probability(integral: Integral, t: float | Fraction, event: Event) -> Probab
     return Probability(value, float(np.logaddexp(error, beyond)))
 
 
-def smallest_tolerance(
+def find_smallest_tolerance(
     integral: Integral, k: Fraction, sound: float, relative: float, jumps: list[Fraction]
 ) -> float:
     """Return the smallest tolerance t of a ratio with P(outside t) <= 10^-k, from above.
@@ -264,7 +264,7 @@ def smallest_tolerance(
     return close(excess, bad, (right, below), 0.0, relative=relative, near=relative)
 
 
-def largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
+def find_largest_tolerance(integral: Integral, k: Fraction, start: float, relative: float) -> float:
     """Return the largest t of a ratio with P(inside t) <= 10^-k, from below; 0 where there is none.
 
     Args:
@@ -336,7 +336,7 @@ class RatioLaw(ABC):
     def integral(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the logs of P(event) of a noisy ratio and of its error; noise beyond 10^-cut is left out."""
 
-    def roughly(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+    def approximate(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the `integral` of a noisy ratio with the error that a search for a tolerance needs."""
         return self.integral(distance, event, cut)
 
@@ -360,7 +360,7 @@ class RatioLaw(ABC):
         jumps: list[Fraction] = []
         if self.lowest is not None and self.highest is not None:
             jumps = [self.raw - self.lowest, self.highest - self.raw]
-        t = min(smallest_tolerance(self.roughly, k, float(joint), self.search, jumps), float(joint))
+        t = min(find_smallest_tolerance(self.approximate, k, float(joint), self.search, jumps), float(joint))
         low, high = self.clamped(self.raw - Fraction(t)), self.clamped(self.raw + Fraction(t))
         interval = {self.name: Interval._enclose(low, self.raw, high)}
         return RatioTolerance(t, "exact", float(k), None, interval, self.failure_probability(t))
@@ -372,10 +372,16 @@ class RatioLaw(ABC):
     def complementary_tolerance(self, k: Number, noise: Noise) -> float:
         """Return the complementary tolerance of a ratio; `noise` is that of its numerator."""
         start = noise.unit / max(1, self.count)
-        return largest_tolerance(self.roughly, positive(k, "k"), start, self.search)
+        return find_largest_tolerance(self.approximate, positive(k, "k"), start, self.search)
 
     def over_counts(
-        self, chance: Chance, least: float, most: float, kinks: Sequence[float], levels: int, relative: float
+        self,
+        chance: Chance,
+        least: float,
+        maximum: float,
+        kinks: Sequence[float],
+        levels: int,
+        relative: float,
     ) -> tuple[float, float]:
         """Sum or integrate a ratio's chance over the noise of the count; counts up to 1 all stand for 1.
 
@@ -394,9 +400,11 @@ class RatioLaw(ABC):
             return value[place].reshape(r.shape) + weight, error[place].reshape(r.shape) + weight
 
         value = error = -math.inf
-        if least <= most:
-            points = sorted(min(max(p, float(least)), float(most)) for p in (least, most, 0.0, 1.0, *kinks))
-            panels = graded([np.array([p]) for p in points], whole=bool(self.count_step), levels=levels)
+        if least <= maximum:
+            points = sorted(
+                min(max(p, float(least)), float(maximum)) for p in (least, maximum, 0.0, 1.0, *kinks)
+            )
+            panels = graded([np.array([p]) for p in points], is_integer=bool(self.count_step), levels=levels)
             values, errors = log_integrals(function, panels, 1, relative)
             value, error = float(values[0]), float(errors[0])
         atom, atom_error = self.at_one(chance)
@@ -405,6 +413,6 @@ class RatioLaw(ABC):
     def at_one(self, chance: Chance) -> tuple[float, float]:
         """Return the part of a ratio's noisy counts up to 1, which all stand for 1."""
         value, error = chance(np.array([1.0 - self.count]))
-        mass = self.count_noise.at_most(1 - self.count)
+        mass = self.count_noise.log_lower_tail(1 - self.count)
         part = value + mass
         return float(part[0]), float(np.logaddexp(error + mass, roundoff(part))[0])

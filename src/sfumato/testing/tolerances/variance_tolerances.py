@@ -22,14 +22,14 @@ from sfumato.testing.tolerances.ratio_tolerances import (
     RatioLaw,
     RatioTolerance,
     Rounded,
-    bounds,
-    enclosed,
-    grid_step,
-    most_steps,
-    most_terms,
-    part_tolerance,
-    rounded_parts,
-    whole_at_least_0,
+    check_count,
+    check_grid_step,
+    check_value_bounds,
+    enclose,
+    find_rounded_parts,
+    get_part_tolerance,
+    max_steps,
+    max_terms,
 )
 
 _outer, _inner = 1e-11, 1e-12
@@ -66,16 +66,16 @@ class VarianceLaw(RatioLaw):
         sum_step: Number | None = None,
     ) -> VarianceLaw:
         """Return the law of a noisy variance, from the checked arguments of the public functions."""
-        whole_count, whole_sums = rounded_parts(rounded)
+        whole_count, whole_sums = find_rounded_parts(rounded)
         count_step = Fraction(whole_count)
         squares = at_least_0(normalized_squares, "normalized_squares")
-        total, n = as_fraction(normalized_sum, "normalized_sum"), whole_at_least_0(count, "count")
-        low, high = bounds(lower, upper)
+        total, n = as_fraction(normalized_sum, "normalized_sum"), check_count(count, "count")
+        low, high = check_value_bounds(lower, upper)
         top = (high - low) ** 2 / 4
         divisor = max(1, n)
         raw = max(Fraction(0), min(top, squares / divisor - (total / divisor) ** 2))
-        of_squares = grid_step(squares_step, "squares_step", whole_sums)
-        of_sum = grid_step(sum_step, "sum_step", whole_sums)
+        of_squares = check_grid_step(squares_step, "squares_step", whole_sums)
+        of_sum = check_grid_step(sum_step, "sum_step", whole_sums)
         return cls(
             count=n,
             count_step=count_step,
@@ -131,7 +131,7 @@ class VarianceLaw(RatioLaw):
         """Return the logarithms of P(event) and of its error; noise beyond 10^-cut is left out."""
         return self._integral(distance, event, cut, _outer, _inner)
 
-    def roughly(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
+    def approximate(self, distance: float | Fraction, event: Event, cut: float) -> tuple[float, float]:
         """Return the `integral` of a noisy variance to fewer digits, for a search."""
         return self._integral(distance, event, cut, 1e-7, 1e-8)
 
@@ -151,31 +151,33 @@ class VarianceLaw(RatioLaw):
         largest = (float(self.raw) + t) * (self.count + most) + float(self.squares)
         largest += (abs(float(self.total)) + reach) ** 2
         cells = (2 * steps + 1) * (max(most - least, 0) + 2)
-        short = cells <= most_terms and largest < most_steps * float(self.squares_step)
+        short = cells <= max_terms and largest < max_steps * float(self.squares_step)
         if self.count_step and short:
             given = _Conditional(self, t, event, ends, reach, inner, 0)
             return self._term_by_term(given, int(least), int(most), steps)
         widened = (_Conditional(self, t, event, ends, reach, inner, side) for side in (1, -1))
-        return enclosed(*(self._over_counts(given, least, most, outer) for given in widened))
+        return enclose(*(self._over_counts(given, least, most, outer) for given in widened))
 
     def _over_counts(
-        self, given: _Conditional, least: float, most: float, relative: float
+        self, conditional: _Conditional, least: float, maximum: float, relative: float
     ) -> tuple[float, float]:
-        kinks = [c - self.count for c in given.turns()]
-        return self.over_counts(given.over_sums, least, most, kinks, self.levels, relative)
+        kinks = [c - self.count for c in conditional.turns()]
+        return self.over_counts(conditional.over_sums, least, maximum, kinks, self.levels, relative)
 
-    def _term_by_term(self, given: _Conditional, least: int, most: int, steps: int) -> tuple[float, float]:
+    def _term_by_term(
+        self, conditional: _Conditional, least: int, limit: int, steps: int
+    ) -> tuple[float, float]:
         """Sum over the noises of a variance's count and sum, everything rounded."""
         grid = np.arange(-steps, steps + 1, dtype=float)
         sums = (float(self.sum_step) * grid)[None, :]
         mass_of_sums = self.sum_noise.mass(grid)[None, :]
-        counts = np.concatenate([[1.0 - self.count], np.arange(least, most + 1, dtype=float)])
+        counts = np.concatenate([[1.0 - self.count], np.arange(least, limit + 1, dtype=float)])
         masses = self.count_noise.mass(counts)
-        masses[0] = self.count_noise.at_most(1 - self.count)[0]
+        masses[0] = self.count_noise.log_lower_tail(1 - self.count)[0]
         value = error = -math.inf
         for start in range(0, len(counts), _batch):
             r, mass = counts[start : start + _batch, None], masses[start : start + _batch, None]
-            chance, its_error = given.chance(r, sums, rounded=True)
+            chance, its_error = conditional.chance(r, sums, rounded=True)
             value = float(np.logaddexp(value, np.logaddexp.reduce(chance + mass + mass_of_sums, axis=None)))
             error = float(
                 np.logaddexp(error, np.logaddexp.reduce(its_error + mass + mass_of_sums, axis=None))
@@ -377,9 +379,9 @@ def variance_tolerance(
         raise ParameterError("rule", rule, f"one of {', '.join(map(repr, _rules))}{why}")
     part_k = per_partition_k(k, 3)
     joint = law.by_intervals(
-        part_tolerance(squares_noise, part_k, law.squares_step),
-        part_tolerance(sum_noise, part_k, law.sum_step),
-        part_tolerance(count_noise, part_k, law.count_step),
+        get_part_tolerance(squares_noise, part_k, law.squares_step),
+        get_part_tolerance(sum_noise, part_k, law.sum_step),
+        get_part_tolerance(count_noise, part_k, law.count_step),
         float(exact_k),
         part_k,
     )

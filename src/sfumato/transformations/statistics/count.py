@@ -118,7 +118,7 @@ class Count(Statistic):
         """
         if not other.limited or getattr(other, "rows", None) != self.rows:
             return False
-        return self.column is None or other._values_of == self.column
+        return self.column is None or other._value_column == self.column
 
     @property
     def divisible(self) -> bool:

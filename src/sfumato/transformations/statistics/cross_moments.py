@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sfumato.dataclass import dataclass
 from sfumato.errors import ParameterError
 from sfumato.framework import WHOLE, Body, Norm
-from sfumato.framework.contribution_bodies import weighted
+from sfumato.framework.contribution_bodies import weigh_norm
 from sfumato.sql_text import identifier
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, ValueGrid, scaled_down
@@ -272,12 +272,12 @@ class CrossBody(Body):
         In L2 it is exact: in each x_i² the square is convex while the others stay, so it is the largest
         where every x_i is zero or at an end.
         """
-        most = weighted(norm, self._largest(), scales)
+        most = weigh_norm(norm, self._largest(), scales)
         if norm is Norm.L1:
             return self.rows * most
         if len(self.half_ranges) <= MAX_CORNERS:
             ends = product(*((0, h) for h in self.half_ranges))
-            most = max(weighted(norm, self._at(x), scales) for x in ends)
+            most = max(weigh_norm(norm, self._at(x), scales) for x in ends)
         return self.rows**2 * most
 
     def _at(self, x: Sequence[int]) -> tuple[int, ...]:

@@ -156,20 +156,20 @@ class DistinctShared(DistinctValues):
         return Segment(self.names[0], Fraction(self.values << -self.exponent))
 
 
-def max_matched(sets: Iterable[Iterable[Hashable]], most: int) -> int:
+def max_matched(sets: Iterable[Iterable[Hashable]], limit: int) -> int:
     """Return how many distinct values can be matched to holders, each of which brings few.
 
     Args:
         sets: values.
-        most: how many of them each set brings at most.
+        limit: how many of them each set brings at most.
 
-    >>> max_matched([{"a", "b"}, {"a"}, {"a"}], most=1), max_matched([{"a", "b", "c"}], most=2)
+    >>> max_matched([{"a", "b"}, {"a"}, {"a"}], limit=1), max_matched([{"a", "b", "c"}], limit=2)
     (2, 2)
 
     Source:
         Kuhn 1955, "The Hungarian method": paths that exchange partners. Engines have a faster form.
     """
-    holders = [list(own) for own in sets for _ in range(most)]
+    holders = [list(own) for own in sets for _ in range(limit)]
     brought_by: dict[Hashable, int] = {}
     brings: dict[int, Hashable] = {}
 

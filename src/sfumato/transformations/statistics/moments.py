@@ -103,7 +103,7 @@ class Moments(Statistic):
         return Grid(2 * self.grid.exponent + (self.square_bits or 0)).step
 
     def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
-        return _asked(
+        return _select_terms(
             total, null_count, squares, self.null_count_exponent is not None, self.square_bits is not None
         )
 
@@ -178,7 +178,7 @@ class Moments(Statistic):
         )
 
     @property
-    def _values_of(self) -> str | None:
+    def _value_column(self) -> str | None:
         """The column of the moments, unless rows without a value are counted."""
         return self.column if self.null_count_exponent is None else None
 
@@ -283,8 +283,12 @@ class MomentsBody(Body):
         return max(centre + vertex / (2 * sum_scale), end + top)
 
     def _ordered(self, total: T, null_count: T, squares: T) -> tuple[T, ...]:
-        return _asked(total, null_count, squares, self.null_count is not None, self.square_bits is not None)
+        return _select_terms(
+            total, null_count, squares, self.null_count is not None, self.square_bits is not None
+        )
 
 
-def _asked(total: T, null_count: T, squares: T, counts_nulls: bool, has_squares: bool) -> tuple[T, ...]:
+def _select_terms(
+    total: T, null_count: T, squares: T, counts_nulls: bool, has_squares: bool
+) -> tuple[T, ...]:
     return (total, *((null_count,) if counts_nulls else ()), *((squares,) if has_squares else ()))

@@ -103,7 +103,7 @@ class Edges(Places):
         first, *inner, last = self.edges
         below = "0" if self.below else "NULL"
         above = str(self.count - 1) if self.above else "NULL"
-        inside = _halved(x, list(map(_edge, inner)), [str(i + self.below) for i in range(len(inner) + 1)])
+        inside = _bisect_sql(x, list(map(_edge, inner)), [str(i + self.below) for i in range(len(inner) + 1)])
         found = (
             f"CASE WHEN {x} < {_edge(first)} THEN {below} WHEN {x} > {_edge(last)} THEN {above} "
             f"ELSE {inside} END"
@@ -179,16 +179,16 @@ class Listed(Places):
             f"CASE WHEN {value} = {constant} THEN {i} ELSE {other} END"
             for (i, _), constant in zip(ordered, constants, strict=True)
         ]
-        return f"CASE WHEN {present} THEN {_halved(value, constants[1:], equal)} END"
+        return f"CASE WHEN {present} THEN {_bisect_sql(value, constants[1:], equal)} END"
 
 
-def _halved(x: str, bounds: Sequence[str], places: Sequence[str]) -> str:
+def _bisect_sql(x: str, bounds: Sequence[str], places: Sequence[str]) -> str:
     """Return the SQL of x's bin by halving increasing bounds; at a bound, the upper bin."""
     if not bounds:
         return places[0]
     half = len(bounds) // 2
-    lower = _halved(x, bounds[:half], places[: half + 1])
-    upper = _halved(x, bounds[half + 1 :], places[half + 1 :])
+    lower = _bisect_sql(x, bounds[:half], places[: half + 1])
+    upper = _bisect_sql(x, bounds[half + 1 :], places[half + 1 :])
     return f"CASE WHEN {x} < {bounds[half]} THEN {lower} ELSE {upper} END"
 
 

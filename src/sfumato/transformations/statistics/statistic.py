@@ -172,7 +172,7 @@ class Statistic(ABC):
         return "no cone holds the nodes of a quantile tree" if self.listed else None
 
     @property
-    def _values_of(self) -> str | None:
+    def _value_column(self) -> str | None:
         """The column of the statistic, if only rows with a value in it add to it; else None."""
         return None
 

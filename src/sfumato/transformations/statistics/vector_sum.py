@@ -14,7 +14,7 @@ from sfumato.framework import WEIGHT_BITS, WHOLE, Ball, BallBody, Body, Segment
 from sfumato.sql_text import double, identifier
 from sfumato.transformations.contribution_bounding import Values
 from sfumato.transformations.grid import Grid, as_double, scaled_down, steps_half_away
-from sfumato.transformations.row_sql import RowSql, SqlPart, sums_of
+from sfumato.transformations.row_sql import RowSql, SqlPart, sum_lists_sql
 from sfumato.transformations.statistics.statistic import Coordinate, Role, Statistic
 from sfumato.transformations.statistics.unit_sum import HUGE_STEPS
 
@@ -115,10 +115,10 @@ class VectorSum(Statistic):
         """Return what the unit adds to each entry of the vector sum, as (coordinate, place)."""
         vectors = [v for row in rows if (v := self.row_steps(row[self.column])) is not None]
         if self.rows is not None:
-            vectors = [within(v, self.radius, self.ball) for v in vectors]
+            vectors = [shrink_into_ball(v, self.radius, self.ball) for v in vectors]
         total = [sum(entries) for entries in zip(*vectors, strict=True)] or [0] * self.length
         if self.rows is None:
-            added = [scaled_down(x, 1, 1, weight) for x in within(total, self.radius, self.ball)]
+            added = [scaled_down(x, 1, 1, weight) for x in shrink_into_ball(total, self.radius, self.ball)]
         else:
             added = [scaled_down(x, len(rows), self.rows, weight) for x in total]
         return Counter({(self.names[0], place): x for place, x in enumerate(added)})
@@ -172,8 +172,10 @@ class VectorSum(Statistic):
             row = self._within_sql(sql.earlier, row, sql.room)
             part = sql.scaled("coalesce(x, 0)::HUGEINT", self.rows, self.body)
             added = stage(_each(identifier(name), part), "HUGEINT[]")
-        pair = sums_of(sql.value(row, "BIGINT[]"), self.length)
-        return [SqlPart(name, pair, sums_of(added, self.length), tuple(stages), self.length, "HUGEINT[]")]
+        pair = sum_lists_sql(sql.value(row, "BIGINT[]"), self.length)
+        return [
+            SqlPart(name, pair, sum_lists_sql(added, self.length), tuple(stages), self.length, "HUGEINT[]")
+        ]
 
     def _steps_sql(self, sql: RowSql) -> str:
         """Return the SQL of a row's vector in steps; NULL where it has none."""
@@ -220,11 +222,13 @@ class VectorSum(Statistic):
 NORMS = {Ball.L1: "L1", Ball.L2: "L2", Ball.LINF: "L-infinity"}
 
 
-def within(vector: Sequence[int], radius: int, ball: Ball) -> list[int]:
+def shrink_into_ball(vector: Sequence[int], radius: int, ball: Ball) -> list[int]:
     """Return a vector of whole numbers in the ball: itself, or shortened, and cut towards zero.
 
-    >>> within([30, -40], 10, Ball.L2), within([1, 1], 1, Ball.L2), within([30, -40], 35, Ball.LINF)
-    ([6, -8], [0, 0], [30, -35])
+    >>> shrink_into_ball([30, -40], 10, Ball.L2), shrink_into_ball([1, 1], 1, Ball.L2)
+    ([6, -8], [0, 0])
+    >>> shrink_into_ball([30, -40], 35, Ball.LINF)
+    [30, -35]
     """
     if ball is Ball.LINF:
         return [min(max(x, -radius), radius) for x in vector]

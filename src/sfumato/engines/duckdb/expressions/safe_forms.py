@@ -18,7 +18,16 @@ from typing import Any
 
 import duckdb
 
-from sfumato.dialect.syntax_tree import Node, ask, children, descendants, made, said, with_children, written
+from sfumato.dialect.syntax_tree import (
+    Node,
+    ask,
+    children,
+    descendants,
+    first_line_of_error,
+    made,
+    with_children,
+    write_sql,
+)
 from sfumato.engines.duckdb.expressions import texts, times
 from sfumato.engines.duckdb.expressions.safe_parts import (
     FUNCTIONS,
@@ -32,6 +41,7 @@ from sfumato.engines.duckdb.expressions.safe_parts import (
     constants,
     document,
     fits,
+    get_type,
     named,
     not_zero,
     once,
@@ -40,7 +50,6 @@ from sfumato.engines.duckdb.expressions.safe_parts import (
     placed,
     plain,
     tried,
-    type_of,
     types_of_constants,
     understood,
 )
@@ -60,11 +69,11 @@ TYPES = (
 _LONGEST, _LONGEST_LIST, _MAX_PARTS = 1 << 12, 1 << 16, 1000
 
 
-def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
+def to_safe_form(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
     """Return the total form of an expression whose parts are all admitted.
 
     Args:
-        tree: as `syntax.parsed` gives it.
+        tree: as `syntax.parse_expressions` gives it.
         type_of_column: the type of a reference to a column.
     Raises:
         Unsafe: with the part that has none.
@@ -79,9 +88,9 @@ def total(tree: Node, type_of_column: Callable[[Node], str]) -> Part:
             _check_constant(node)
             part = Part(node, "", constant=True)  # computed where it is used, as a whole
         else:
-            part = _part(node, _computed(parts))
+            part = _part(node, _compute_constants(parts))
         made_of[id(node)] = part
-    return _computed([made_of[id(tree)]])[0]
+    return _compute_constants([made_of[id(tree)]])[0]
 
 
 def _check_constant(node: Node) -> None:
@@ -102,14 +111,14 @@ def _check_constant(node: Node) -> None:
         raise Unsafe(node, "makes a list of lists, but a list must hold plain values")
     most = _LONGEST_LIST if is_list[0] else _LONGEST
     try:
-        ((length,),) = ask(f"SELECT strlen(CAST({written(node)} AS VARCHAR))")
+        ((length,),) = ask(f"SELECT strlen(CAST({write_sql(node)} AS VARCHAR))")
     except duckdb.Error as error:
-        raise Unsafe(node, f"cannot be computed: {said(error)}") from None
+        raise Unsafe(node, f"cannot be computed: {first_line_of_error(error)}") from None
     if (length or 0) > most:
         raise Unsafe(node, f"makes a constant of more than {most} characters")
 
 
-def _computed(parts: list[Part]) -> list[Part]:
+def _compute_constants(parts: list[Part]) -> list[Part]:
     """Compute the constants among parts, once, for their types and to see that they can be computed."""
     types = iter(_types([p.node for p in parts if p.constant]))
     return [replace(p, type_name=next(types)) if p.constant else p for p in parts]
@@ -121,13 +130,13 @@ def _types(constants: list[Node]) -> list[str]:
         return []
     if len(constants) <= sizes.CONSTANTS:
         try:
-            texts = written(*constants)
+            texts = write_sql(*constants)
             # In an aggregate: there DuckDB computes also what it leaves out elsewhere, as '' in 0 IN (0, '').
             ask(f"SELECT min(hash({texts})) FROM (VALUES (1))")
             return types_of_constants(texts)
         except duckdb.Error as error:
             if len(constants) == 1:
-                raise Unsafe(constants[0], f"cannot be computed: {said(error)}") from None
+                raise Unsafe(constants[0], f"cannot be computed: {first_line_of_error(error)}") from None
     half = len(constants) // 2
     return _types(constants[:half]) + _types(constants[half:])
 
@@ -154,7 +163,7 @@ def _part(node: Node, parts: list[Part]) -> Part:
             case _, "OPERATOR_TRY":
                 return parts[0]
             case _, "ARRAY_EXTRACT" | "ARRAY_SLICE" | "STRUCT_EXTRACT":
-                return _extracted(node, parts)
+                return _extract(node, parts)
         return plain(node, "", parts)
     except DoesNotBind as error:
         raise Unsafe(node, f"does not fit its columns: {error}") from None
@@ -162,7 +171,7 @@ def _part(node: Node, parts: list[Part]) -> Part:
 
 def _cast(node: Node) -> str:
     try:
-        kind = type_of(f"CAST(NULL AS {cast_type(node)})")
+        kind = get_type(f"CAST(NULL AS {cast_type(node)})")
     except DoesNotBind:
         raise Unsafe(node, "casts to an unknown type") from None
     if kind.partition("(")[0] not in TYPES:
@@ -170,7 +179,7 @@ def _cast(node: Node) -> str:
     return kind
 
 
-def _extracted(node: Node, parts: list[Part]) -> Part:
+def _extract(node: Node, parts: list[Part]) -> Part:
     if parts[0].type_name in ("JSON", "VARIANT"):
         raise Unsafe(node, "takes a part of JSON. Write json_extract(..., '$.name') for it")
     if parts[0].type_name.startswith("MAP("):
@@ -278,23 +287,23 @@ def _arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
         return moved
     sign, result = _SIGNS[name], understood(node, parts).type_name
     if all(p.type_name in INTEGERS for p in parts):
-        return _of_integers(sign, parts) if len(parts) == 2 else _of_one(sign, parts[0])
+        return _integer_arithmetic(sign, parts) if len(parts) == 2 else _sign_integer(sign, parts[0])
     if len(parts) == 1:
         return _absolute(node, name, parts)
     if sign == "//" or (sign == "%" and result not in FLOATS):
         parts = [parts[0], not_zero(parts[1])]
     if result.startswith("DECIMAL") and sign in ("+", "-", "*"):
-        return _of_decimals(sign, parts)
+        return _decimal_arithmetic(sign, parts)
     if result in FLOATS or result.startswith("DECIMAL"):
         return plain(node, name, parts)
     raise Unsafe(node, f"computes with {named(parts)}. Cast to BIGINT or DOUBLE first")
 
 
-def _divided(node: Node, name: str, parts: list[Part]) -> Part:
+def _divide(node: Node, name: str, parts: list[Part]) -> Part:
     return times.time_arithmetic(node, "/", parts) or plain(node, name, parts)
 
 
-def _of_integers(sign: str, parts: list[Part]) -> Part:
+def _integer_arithmetic(sign: str, parts: list[Part]) -> Part:
     """Compute with whole numbers in a type that holds every result; only beyond HUGEINT it is NULL."""
     spans = [_span(part) for part in parts]
     within = _reached(sign, *spans)
@@ -305,7 +314,7 @@ def _of_integers(sign: str, parts: list[Part]) -> Part:
     # DuckDB refuses a product that is the smallest HUGEINT, which is its own type's.
     if not fits(within, kind) or (sign == "*" and within[0] == _MIN):
         # As a lambda, so that no part stands twice: a product of many would double with each.
-        text = f"list_reduce(list_pack(_0, _1), lambda l, r: {_guarded(sign)})"
+        text = f"list_reduce(list_pack(_0, _1), lambda l, r: {_guard(sign)})"
         return Part(made(text, *(part.node for part in parts)), kind)
     return tried(replace(over(f"_0 {sign} _1", *parts), within=within), _narrowest(within))
 
@@ -360,7 +369,7 @@ def _divisor(sign: str, divisor: Part, span: Span) -> Part:
     return not_zero(divisor) if least <= 0 <= most else divisor
 
 
-def _guarded(sign: str) -> str:
+def _guard(sign: str) -> str:
     """Return SQL of an operation on two HUGEINTs, l and r; NULL where HUGEINT does not hold the result."""
     least, most = _MIN_SQL, _MAX_SQL
     if sign == "+":
@@ -380,7 +389,7 @@ def _guarded(sign: str) -> str:
     return f"CASE WHEN {product} < 1.7e38 THEN l * CASE WHEN {product} < 1.7e38 THEN r END ELSE {near} END"
 
 
-def _of_one(sign: str, part: Part) -> Part:
+def _sign_integer(sign: str, part: Part) -> Part:
     """Return a whole number, with its sign turned by "-"."""
     if sign == "+":
         return part
@@ -396,7 +405,7 @@ def _above_least(part: Part) -> Part:
     return over(f"CASE WHEN _0 > {_MIN_SQL} THEN _0 END", once(part))
 
 
-def _of_decimals(sign: str, parts: list[Part]) -> Part:
+def _decimal_arithmetic(sign: str, parts: list[Part]) -> Part:
     held = [found for p in parts if (found := p.digits) is not None]
     if len(held) == 2:
         (i0, s0), (i1, s1) = held
@@ -436,24 +445,24 @@ def _bit_count(node: Node, name: str, parts: list[Part]) -> Part:
     return counted if counted.type_name != "TINYINT" else over("CAST(_0 AS SMALLINT) & 255", counted)
 
 
-def _of_bits(node: Node, name: str, parts: list[Part]) -> Part:
+def _bit_arithmetic(node: Node, name: str, parts: list[Part]) -> Part:
     if any(p.type_name == "BIT" for p in parts):
         raise Unsafe(node, f"uses {name} on BIT, which takes two of the same length. Cast to BIGINT first")
     return plain(node, name, parts)
 
 
-def _rounded(node: Node, name: str, parts: list[Part]) -> Part:
+def _round(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) == 1 or parts[0].type_name in FLOATS:
         return plain(node, name, parts)
     ((places,),) = ask(f"SELECT TRY_CAST({parts[1].text} AS INTEGER)")
     if places is None or abs(places) > 40:
         raise Unsafe(parts[1].node, "is not a number of digits from -40 to 40")
     if parts[0].type_name in INTEGERS:
-        return _rounded_whole(node, name, parts, max(-places, 0))
+        return _round_integer(node, name, parts, max(-places, 0))
     return plain(node, name, parts if places >= 0 else [tried(parts[0], "DOUBLE"), parts[1]])
 
 
-def _rounded_whole(node: Node, name: str, parts: list[Part], zeros: int) -> Part:
+def _round_integer(node: Node, name: str, parts: list[Part], zeros: int) -> Part:
     """Round a whole number to so many zeros, which may lead beyond its type."""
     (least, most), step = _span(parts[0]), 10**zeros
     within = (least, most) if name.startswith("trunc") else (least - step // 2, most + step // 2)

@@ -27,11 +27,11 @@ from sfumato.dialect.syntax_tree import (
     children,
     column_node,
     descendants,
+    first_line_of_error,
     made,
-    parsed,
-    said,
+    parse_expressions,
     with_children,
-    written,
+    write_sql,
 )
 from sfumato.engines.duckdb.sanitized_columns import JSON_BYTES, is_nested
 from sfumato.query.schema import INTEGERS
@@ -72,7 +72,7 @@ def bound(text: str, types: tuple[str | None, ...]) -> Bound:
     Raises:
         DoesNotBind: with the reason.
     """
-    return (_remembered if len(text) < _SHORT and len(types) < _SHORT else _bound)(text, types)
+    return (_cached_type if len(text) < _SHORT and len(types) < _SHORT else _bound)(text, types)
 
 
 def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
@@ -81,16 +81,16 @@ def _bound(text: str, types: tuple[str | None, ...]) -> Bound:
     try:
         ((_, type_name, *_),) = ask(f"DESCRIBE SELECT {text} FROM {source}")
         plan = json.loads(dict(ask(f"EXPLAIN (FORMAT json) SELECT {text} FROM {source}"))["logical_plan"])
-        tree = parsed(f"SELECT {_expression(plan)}")[0]
+        tree = parse_expressions(f"SELECT {_expression(plan)}")[0]
     except duckdb.Error as error:
-        raise DoesNotBind(said(error)) from None
+        raise DoesNotBind(first_line_of_error(error)) from None
     except NotSql:
         raise DoesNotBind("it cannot be checked. Write it another way") from None
     _check_overloads(tree, types)
     return Bound(str(type_name), _implicit_casts(tree))
 
 
-_remembered = lru_cache(maxsize=4096)(_bound)
+_cached_type = lru_cache(maxsize=4096)(_bound)
 
 
 def _check_overloads(tree: Node, types: tuple[str | None, ...]) -> None:
@@ -114,7 +114,7 @@ def types_of_constants(texts: str) -> list[str]:
     return [str(type_name) for _, type_name, *_ in ask(f"DESCRIBE SELECT {texts}")]
 
 
-def type_of(text: str, types: tuple[str | None, ...] = ()) -> str:
+def get_type(text: str, types: tuple[str | None, ...] = ()) -> str:
     """Return the type of an expression over `_0`, `_1`, and so on."""
     return bound(text, types).type_name
 
@@ -129,7 +129,7 @@ def check_cast(given: str, kind: str) -> None:
         DoesNotBind: they cannot; or what is made of JSON or of structs may be a map whose keys are no keys,
             at which DuckDB stops.
     """
-    (_remembered_cast if len(given) + len(kind) < _SHORT else _check_cast)(given, kind)
+    (_cached_cast if len(given) + len(kind) < _SHORT else _check_cast)(given, kind)
 
 
 def _check_cast(given: str, kind: str) -> None:
@@ -157,7 +157,7 @@ def is_missing_cast(given: str, kind: str) -> bool:
     return False
 
 
-_remembered_cast = lru_cache(maxsize=4096)(_check_cast)
+_cached_cast = lru_cache(maxsize=4096)(_check_cast)
 
 
 def _expression(plan: list[dict[str, Any]]) -> str:
@@ -198,11 +198,11 @@ def _compute(casts: list[Node]) -> None:
     if not casts:
         return
     try:
-        ask(f"SELECT hash({written(*casts)})")
+        ask(f"SELECT hash({write_sql(*casts)})")
     except duckdb.Error:
         if len(casts) == 1:
             (cast,) = casts
-            raise DoesNotBind(f"{written(cast['child'])} is no {cast_type(cast)}") from None
+            raise DoesNotBind(f"{write_sql(cast['child'])} is no {cast_type(cast)}") from None
         half = len(casts) // 2
         _compute(casts[:half])
         _compute(casts[half:])
@@ -210,7 +210,7 @@ def _compute(casts: list[Node]) -> None:
 
 def cast_type(node: Node) -> str:
     """Return the type that a cast names, as it is written."""
-    text = written(node | {"child": NULL, "try_cast": False})
+    text = write_sql(node | {"child": NULL, "try_cast": False})
     return text.removeprefix("CAST(NULL AS ").removesuffix(")")
 
 
@@ -220,7 +220,7 @@ def local(node: Node, constants: Sequence[bool]) -> str:
         child if constant else column_node(f"_{i}")
         for i, (child, constant) in enumerate(zip(children(node), constants, strict=True))
     ]
-    return written(with_children(node, parts))
+    return write_sql(with_children(node, parts))
 
 
 Span = tuple[int, int]
@@ -255,13 +255,13 @@ class Part:
     @cached_property
     def text(self) -> str:
         """The part as SQL."""
-        return written(self.node)
+        return write_sql(self.node)
 
     @cached_property
     def span(self) -> Span | None:
         """The smallest and the largest value of a whole number; None for other types."""
         if self.within is None and self.constant and self.type_name in SPANS:
-            value = int(_printed(self.text))
+            value = int(_print_constant(self.text))
             return value, value
         return self.within or SPANS.get(self.type_name)
 
@@ -274,7 +274,7 @@ class Part:
         if found is None:
             return None
         if self.constant:
-            whole, _, rest = _printed(self.text).lstrip("-").partition(".")
+            whole, _, rest = _print_constant(self.text).lstrip("-").partition(".")
             return max(len(whole), 1), len(rest)
         return int(found[1]) - int(found[2]), int(found[2])
 
@@ -283,7 +283,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 
 @lru_cache(maxsize=1024)
-def _printed(text: str) -> str:
+def _print_constant(text: str) -> str:
     """Return a constant number as DuckDB prints it; 0 for NULL, of which nothing is computed."""
     ((value,),) = ask(f"SELECT CAST({text} AS VARCHAR)")
     return str(value or "0")
@@ -382,7 +382,7 @@ def tried(part: Part, kind: str) -> Part:
     if not part.constant:
         check_cast(part.type_name, kind)
     kept = part.span if kind in SPANS and part.span is not None and fits(part.span, kind) else None
-    return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), type_of(f"CAST(NULL AS {kind})"), within=kept)
+    return Part(made(f"TRY_CAST(_0 AS {kind})", part.node), get_type(f"CAST(NULL AS {kind})"), within=kept)
 
 
 def fits(span: Span, kind: str) -> bool:
@@ -479,12 +479,14 @@ def _try_on_samples(node: Node, name: str, parts: list[Part], which: int) -> Non
         text = f"'{days[(i + which) % 2]}'" if part.type_name.startswith(DATED) else "'1'"
         samples.append(part.node if part.constant else made(f"TRY_CAST({text} AS {part.type_name})"))
     try:
-        ask(f"SELECT hash({written(with_children(node, samples))})")
+        ask(f"SELECT hash({write_sql(with_children(node, samples))})")
     except duckdb.Error as error:
-        raise Unsafe(node, f"uses {name} in a way that DuckDB does not know: {said(error)}") from None
+        raise Unsafe(
+            node, f"uses {name} in a way that DuckDB does not know: {first_line_of_error(error)}"
+        ) from None
 
 
-def renamed(node: Node, name: str) -> Node:
+def rename_call(node: Node, name: str) -> Node:
     """Return a call of another function with the same arguments."""
     return node | {"function_name": name, "qualified_name": {"path": [name]}}
 

@@ -101,7 +101,7 @@ def _shares(parts: list[Part], count: int) -> list[Part]:
     return [_cut(p, min(_LONGEST, _MAX_JOINED * _LONGEST // max(count, 1))) for p in parts]
 
 
-def _joined(node: Node, name: str, parts: list[Part]) -> Part:
+def _join(node: Node, name: str, parts: list[Part]) -> Part:
     if any(nested(p.type_name) or p.type_name in ("BLOB", "BIT") for p in parts):
         raise Unsafe(node, f"joins a value that is not text by {name}")
     if len(parts) > _MAX_JOINED:
@@ -109,7 +109,7 @@ def _joined(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(node, name, [_cut(p) for p in parts])
 
 
-def _replaced(node: Node, name: str, parts: list[Part]) -> Part:
+def _truncate_before_replace(node: Node, name: str, parts: list[Part]) -> Part:
     """Cut a text before its parts are replaced, so that the result cannot be longer than a text may be."""
     if len(parts) < 3:
         return plain(node, name, parts)
@@ -121,10 +121,10 @@ def _replaced(node: Node, name: str, parts: list[Part]) -> Part:
         parts = [_cut(parts[0], max(1, _LONGEST * max(old, 1) // new)), *parts[1:]]
     elif len(parts) > 3:  # all matches: for each, the search may go on to the end of the text
         parts = [_cut(parts[0]), *parts[1:]]
-    return _matched(node, name, parts)
+    return _check_pattern(node, name, parts)
 
 
-def _matched(node: Node, name: str, parts: list[Part]) -> Part:
+def _check_pattern(node: Node, name: str, parts: list[Part]) -> Part:
     """Refuse large patterns, and ones for bytes: where these take a character apart, its text is none."""
     ((pattern,),) = ask(f"SELECT CAST({parts[1].text} AS VARCHAR)") if len(parts) > 1 else ((None,),)
     if "\\C" in (pattern or ""):
@@ -141,7 +141,7 @@ def _matched(node: Node, name: str, parts: list[Part]) -> Part:
 
 
 def _split_by_pattern(node: Node, name: str, parts: list[Part]) -> Part:
-    return _matched(node, name, [_cut(parts[0]), *parts[1:]])
+    return _check_pattern(node, name, [_cut(parts[0]), *parts[1:]])
 
 
 def _split(node: Node, name: str, parts: list[Part]) -> Part:
@@ -157,7 +157,7 @@ def _split_part(node: Node, name: str, parts: list[Part]) -> Part:
     return over("CASE WHEN _0 IS NOT NULL THEN _1 END", text, found)
 
 
-def _escaped(node: Node, name: str, parts: list[Part]) -> Part:
+def _check_escape(node: Node, name: str, parts: list[Part]) -> Part:
     """Refuse a pattern that ends with its escape character: it raises on texts that match it that far."""
     if len(parts) == 3:
         ((pattern, escape),) = ask(

@@ -18,7 +18,7 @@ from sfumato.engines.duckdb.expressions.safe_parts import (
     once,
     over,
     plain,
-    renamed,
+    rename_call,
     timely,
     tried,
 )
@@ -50,17 +50,17 @@ def time_arithmetic(node: Node, sign: str, parts: list[Part]) -> Part | None:
             case "-", ["time", "time"]:
                 return plain(node, sign, [_in_calendar(p) for p in parts])
             case "+" | "-", ["time", "INTERVAL"]:
-                return _moved(sign, *parts)
+                return _shift_time(sign, *parts)
             case "+", ["INTERVAL", "time"]:
-                return _moved(sign, parts[1], parts[0])
+                return _shift_time(sign, parts[1], parts[0])
             case "+" | "-", ["time", "number"] if days[1]:
                 return _later(sign, *parts)
             case "+", ["number", "time"] if days[0]:
                 return _later(sign, parts[1], parts[0])
             case "*", ["INTERVAL", "number"] if parts[0].constant:
-                return _multiplied(*parts)
+                return _multiply(*parts)
             case "*", ["number", "INTERVAL"] if parts[1].constant:
-                return _multiplied(parts[1], parts[0])
+                return _multiply(parts[1], parts[0])
     raise Unsafe(
         node,
         f"computes with {named(parts)}. Use a date plus or minus whole days or an interval, one "
@@ -83,7 +83,7 @@ def _later(sign: str, date: Part, days: Part) -> Part:
     return over(f"_0 {sign} _1", _in_calendar(date), tried(tried(days, "DECIMAL(7,0)"), "INTEGER"))
 
 
-def _moved(sign: str, time: Part, by: Part) -> Part:
+def _shift_time(sign: str, time: Part, by: Part) -> Part:
     if by.constant:
         _check_interval(by)
     return over(f"_0 {sign} _1", _in_calendar(time), by)
@@ -102,7 +102,7 @@ def _check_interval(part: Part, times: str = "1") -> None:
         raise Unsafe(part.node, "is too long an interval: it leads outside the calendar") from None
 
 
-def _multiplied(interval: Part, number: Part) -> Part:
+def _multiply(interval: Part, number: Part) -> Part:
     for most in range(9, 0, -1):
         try:
             _check_interval(interval, "9" * most)
@@ -132,15 +132,15 @@ def _part_of_time(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(node, name, new)
 
 
-def _formatted(node: Node, name: str, parts: list[Part]) -> Part:
+def _format(node: Node, name: str, parts: list[Part]) -> Part:
     ((length,),) = ask(f"SELECT strlen(CAST({parts[1].text} AS VARCHAR))") if len(parts) == 2 else ((0,),)
     if (length or 0) > _LONGEST_FORMAT:  # each part of it may become 30 characters
         raise Unsafe(parts[1].node, f"is a format of more than {_LONGEST_FORMAT} characters")
     return _part_of_time(node, name, parts)
 
 
-def _parsed(node: Node, name: str, parts: list[Part]) -> Part:
-    return constants(1, then=_read)(renamed(node, "try_strptime"), name, parts)
+def _parse(node: Node, name: str, parts: list[Part]) -> Part:
+    return constants(1, then=_read)(rename_call(node, "try_strptime"), name, parts)
 
 
 def _read(node: Node, name: str, parts: list[Part]) -> Part:
@@ -148,7 +148,7 @@ def _read(node: Node, name: str, parts: list[Part]) -> Part:
     return plain(node, name, cut)
 
 
-def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
+def _from_epoch(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1:
         raise Unsafe(node, "uses to_timestamp, which takes a number of seconds")
     seconds = once(tried(parts[0], "DOUBLE"))
@@ -156,7 +156,7 @@ def _of_epoch(node: Node, name: str, parts: list[Part]) -> Part:
     return over("to_timestamp(CASE WHEN _0 BETWEEN -62135596800 AND 253402300799 THEN _0 END)", seconds)
 
 
-def _of_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
+def _from_microseconds(node: Node, name: str, parts: list[Part]) -> Part:
     if len(parts) != 1 or parts[0].type_name not in INTEGERS:
         raise Unsafe(node, "uses make_timestamp, which takes a whole number of microseconds")
     number = once(tried(parts[0], "BIGINT"))

@@ -19,10 +19,19 @@ import duckdb
 from sfumato.dataclass import dataclass
 from sfumato.dialect.overloads import functions
 from sfumato.dialect.sql_tokens import scan, slip, too_deep, with_slip
-from sfumato.dialect.syntax_tree import Node, NotSql, ask, children, descendants, made, parsed, written
+from sfumato.dialect.syntax_tree import (
+    Node,
+    NotSql,
+    ask,
+    children,
+    descendants,
+    made,
+    parse_expressions,
+    write_sql,
+)
 from sfumato.engines.duckdb.expressions import texts
-from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, total
-from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, Span, Unsafe, is_constant, type_of
+from sfumato.engines.duckdb.expressions.safe_forms import FORMS, OF_CONSTANTS, OPERATORS, to_safe_form
+from sfumato.engines.duckdb.expressions.safe_parts import DoesNotBind, Span, Unsafe, get_type, is_constant
 from sfumato.engines.duckdb.nullability import complete_columns, may_be_missing
 from sfumato.errors import ColumnError, QueryError, SqlError, nearest
 from sfumato.query import sizes
@@ -130,10 +139,10 @@ class ValidatedExpression:
     @cached_property
     def condition(self) -> str:
         """SQL that is true where the expression is, and cannot raise; the text behind WHERE."""
-        return written(self.where)
+        return write_sql(self.where)
 
 
-def validated(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
+def validate(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
     """Judge an expression of one row.
 
     Args:
@@ -145,7 +154,7 @@ def validated(where: str, text: str, columns: Mapping[str, Column]) -> Validated
     """
     _check_size(where, str(text))
     try:
-        return _validated(where, text, columns)
+        return _validate(where, text, columns)
     except ColumnError:
         raise
     except QueryError as error:
@@ -153,9 +162,9 @@ def validated(where: str, text: str, columns: Mapping[str, Column]) -> Validated
     raise QueryError(why)
 
 
-def _validated(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
+def _validate(where: str, text: str, columns: Mapping[str, Column]) -> ValidatedExpression:
     try:
-        tree = _parsed(where, text)
+        tree = _parse(where, text)
         for node in descendants(tree):
             _check(where, text, node, columns)
         if sum(bool(children(node)) for node in descendants(tree)) > _MAX_OPERATIONS:
@@ -163,11 +172,11 @@ def _validated(where: str, text: str, columns: Mapping[str, Column]) -> Validate
                 f"{where}: the expression has more than {_MAX_OPERATIONS} operations. Name its "
                 "parts with with_columns"
             )
-        part = total(tree, lambda node: _type_of_column(node, columns))
+        part = to_safe_form(tree, lambda node: _type_of_column(node, columns))
         where_true = condition(part.node, lambda node: _type_of_column(node, columns))
-        sql = written(part.node)
+        sql = write_sql(part.node)
     except Unsafe as error:
-        raise QueryError(_marked(where, text, _at(error.node), error.why)) from None
+        raise QueryError(_mark(where, text, _at(error.node), error.why)) from None
     except RecursionError:
         raise QueryError(
             f"{where}: the expression is nested too deeply. Name its parts with with_columns"
@@ -196,14 +205,14 @@ def _check_size(where: str, text: str) -> None:
             )
 
 
-def _parsed(where: str, text: str) -> Node:
+def _parse(where: str, text: str) -> Node:
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in str(text)):
         raise QueryError(
             f"{where}: the expression has a character that cannot stand in it (NUL, or half of a "
             "surrogate pair)"
         )
     try:
-        selected = parsed(f"{_PREFIX}{text}\n)")
+        selected = parse_expressions(f"{_PREFIX}{text}\n)")
     except NotSql as error:
         at = error.at - len(_PREFIX)
         if error.at < 0:
@@ -211,7 +220,7 @@ def _parsed(where: str, text: str) -> Node:
         why = error.why
         if at > len(text.encode()):  # what is read there is the end of our own parentheses
             why = "ends too early, or has a ) too many"
-        raise QueryError(_marked(where, text, at, why)) from None
+        raise QueryError(_mark(where, text, at, why)) from None
     if len(selected) != 1:
         raise QueryError(f"{where}: {text!r} is more than one SQL expression")
     return selected[0]
@@ -227,11 +236,11 @@ def _check(where: str, text: str, node: Node, columns: Mapping[str, Column]) -> 
     elif kind == "FUNCTION":
         _check_function(where, text, node)
     elif kind == "OPERATOR" and node["type"] not in OPERATORS:
-        raise QueryError(_marked(where, text, _at(node), f"holds {node['type'].lower()}"))
+        raise QueryError(_mark(where, text, _at(node), f"holds {node['type'].lower()}"))
     elif kind not in _ALLOWED:
-        raise QueryError(_marked(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
+        raise QueryError(_mark(where, text, _at(node), f"holds {_REFUSED.get(kind, kind.lower())}"))
     if new := [name for name, value in node.items() if value and name not in _KNOWN_PARTS]:
-        raise QueryError(_marked(where, text, _at(node), f"uses {new[0]}, which is new in DuckDB's SQL"))
+        raise QueryError(_mark(where, text, _at(node), f"uses {new[0]}, which is new in DuckDB's SQL"))
 
 
 def _meant(name: str, text: str, columns: Mapping[str, Column]) -> str:
@@ -263,7 +272,7 @@ def _check_function(where: str, text: str, node: Node) -> None:
         else:
             near = nearest(name, FORMS)
             why = f"uses {name}, which is not a function" + (f"; did you mean {near}?" if near else "")
-    raise QueryError(_marked(where, text, _at(node), why))
+    raise QueryError(_mark(where, text, _at(node), why))
 
 
 def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
@@ -274,7 +283,7 @@ def _type_of_column(node: Node, columns: Mapping[str, Column]) -> str:
     if len(fields) > kind.count("("):  # DuckDB takes seconds to say so of thousands
         raise Unsafe(node, f"takes more fields of {name} than it has")
     try:
-        kind = type_of(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
+        kind = get_type(".".join(["_0", *map(identifier, fields)]), (kind,)) if fields else kind
     except DoesNotBind as error:
         raise Unsafe(node, f"does not fit the columns: {error}") from None
     if hostile := _HOSTILE.search(kind):
@@ -291,7 +300,7 @@ def _at(node: Node) -> int:
     return at - len(_PREFIX) if at < 2**63 else 0
 
 
-def _marked(where: str, text: str, at: int, why: str) -> str:
+def _mark(where: str, text: str, at: int, why: str) -> str:
     at = len(text.encode()[: max(at, 0)].decode(errors="ignore"))  # DuckDB counts bytes
     line = text[:at].count("\n")
     start = text.rfind("\n", 0, at) + 1
