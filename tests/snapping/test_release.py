@@ -300,7 +300,7 @@ def test_the_secret_accuracy_is_refused_by_all_that_releases():
             call()
     with pytest.raises(TypeError):
         float(secret)
-    assert "never be released" in inspect.getdoc(m.accuracy_from_secret)
+    assert "Never release it" in inspect.getdoc(m.accuracy_from_secret)
     # It does leak: two values of one release give two numbers.
     assert m.accuracy_from_secret(9.3, 1e-3).leak() != m.accuracy_from_secret(9.6, 1e-3).leak()
 
